@@ -256,7 +256,7 @@ static int all_done(const search *s) {
   return done;
 }
 
-/* What takes no more than additions and products. */
+/* These take no more than additions and products. */
 static const uint8_t cheap[DFGNN_NODE_OPS] = {
     [DFGNN_NODE_ADD] = 1,    [DFGNN_NODE_MUL] = 1,    [DFGNN_NODE_SLICE] = 1,
     [DFGNN_NODE_EXPAND] = 1, [DFGNN_NODE_RELU] = 1,   [DFGNN_NODE_MAX] = 1,
@@ -390,51 +390,51 @@ static int is_narrow(const dfgnn_dag *dag, int32_t n, uint8_t *dear) {
          dfgnn__size_is(node->shape[2], 1);
 }
 
-/* Marks those narrow values that a walk makes again for others than narrow
- * ones: it reads them in their place, if they are stored.  made: what earlier
- * walks make. */
-static void mark_again(const dfgnn_lowered *l, const dfgnn_walk *walk,
-                       const uint8_t *narrow, const uint8_t *made,
-                       uint8_t *kept) {
-  const dfgnn_dag *dag = l->dag;
-  for (int i = 0; i < walk->count; i++) {
-    const dfgnn_step *step = &walk->steps[i];
-    const int32_t n = step->node;
-    if (step->kind != DFGNN_STEP_COMPUTE || (narrow[n] && made[n]))
-      continue;
-    for (int k = 0; k < dag->nodes[n].count; k++) {
-      const int32_t a = argument(dag, n, k);
-      kept[a] |= narrow[a] && made[a];
-      for (int j = 0; l->fused[a] && j < dag->nodes[a].count; j++)
-        kept[argument(dag, a, j)] |=
-            narrow[argument(dag, a, j)] && made[argument(dag, a, j)];
-    }
-  }
-}
-
-static dfgnn_status find_edges(const dfgnn_lowered *l, uint8_t *kept) {
-  const size_t count = (size_t)l->dag->count;
-  uint8_t *narrow = calloc(count, 1), *made = calloc(count, 1);
-  uint8_t *dear = calloc(count, 1);
-  const int enough = narrow && made && dear;
-  for (int32_t n = 0; enough && n < l->dag->count; n++)
-    narrow[n] = (uint8_t)is_narrow(l->dag, n, dear);
-  for (int w = 0; enough && w < l->walk_count; w++) {
-    mark_again(l, &l->walks[w], narrow, made, kept);
-    for (int i = 0; i < l->walks[w].count; i++)
-      if (l->walks[w].steps[i].kind == DFGNN_STEP_COMPUTE)
-        made[l->walks[w].steps[i].node] = 1;
-  }
-  free(narrow);
-  free(made);
-  free(dear);
-  return enough ? DFGNN_OK : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-}
-
-static void use(const dfgnn_lowered *l, uint8_t *used, int32_t n) {
-  used[n] = 1;
+static void mark_read(const dfgnn_lowered *l, int32_t n, uint8_t *read) {
+  read[n] = 1;
   for (int i = 0; l->fused[n] && i < l->dag->nodes[n].count; i++)
-    used[argument(l->dag, n, i)] = 1;
+    read[argument(l->dag, n, i)] = 1;
+}
+
+/* Marks the values that a step reads. */
+static void mark_reads(const dfgnn_lowered *l, const dfgnn_step *step,
+                       uint8_t *read) {
+  if (step->kind == DFGNN_STEP_OUTPUT)
+    mark_read(l, l->dag->outputs[step->node].node, read);
+  for (int k = 0;
+       step->kind == DFGNN_STEP_COMPUTE && k < l->dag->nodes[step->node].count;
+       k++)
+    mark_read(l, argument(l->dag, step->node, k), read);
+}
+
+/* Finds the narrow values that walks make again for others than narrow ones:
+ * later walks read them in their place, if the first one stores them. */
+static dfgnn_status find_edges(const dfgnn_lowered *l, uint8_t *kept) {
+  const int32_t count = l->dag->count;
+  uint8_t *flags = calloc(4 * (size_t)count, 1);
+  uint8_t *narrow = flags, *dear = flags + count, *made = dear + count;
+  uint8_t *read = made + count;
+  if (!flags)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  for (int32_t n = 0; n < count; n++)
+    narrow[n] = (uint8_t)is_narrow(l->dag, n, dear);
+  for (int w = 0; w < l->walk_count; w++) {
+    const dfgnn_walk *walk = &l->walks[w];
+    memset(read, 0, (size_t)count);
+    for (int i = 0; i < walk->count; i++) {
+      const dfgnn_step *step = &walk->steps[i];
+      if (step->kind == DFGNN_STEP_COMPUTE &&
+          !(narrow[step->node] && made[step->node]))
+        mark_reads(l, step, read);
+    }
+    for (int32_t n = 0; n < count; n++)
+      kept[n] |= narrow[n] && made[n] && read[n];
+    for (int i = 0; i < walk->count; i++)
+      if (walk->steps[i].kind == DFGNN_STEP_COMPUTE)
+        made[walk->steps[i].node] = 1;
+  }
+  free(flags);
+  return DFGNN_OK;
 }
 
 /* Takes away the kept values that no later walk reads. */
@@ -453,15 +453,8 @@ static void drop_keeps(dfgnn_lowered *l, uint8_t *used) {
       walk->steps[left++] = step;
     }
     walk->count = left;
-    for (int i = 0; i < left; i++) {
-      const dfgnn_step *step = &walk->steps[i];
-      if (step->kind == DFGNN_STEP_OUTPUT)
-        use(l, used, l->dag->outputs[step->node].node);
-      for (int k = 0; step->kind == DFGNN_STEP_COMPUTE &&
-                      k < l->dag->nodes[step->node].count;
-           k++)
-        use(l, used, argument(l->dag, step->node, k));
-    }
+    for (int i = 0; i < left; i++)
+      mark_reads(l, &walk->steps[i], used);
   }
 }
 

@@ -6,9 +6,10 @@
  * gathered by edges.  A reduction over the walk's
  * own edges is ready for the later stages of the same walk, so that a softmax
  * and the sum that it weights are one walk; everything else that a later walk
- * needs is stored, one row a node, or computed again from what is.  Of edges
- * that are numbers of heads, such as a softmax's weights and the gradients of
- * its scores, which walks of a gradient share. */
+ * needs is stored, one row a node, or computed again from what is.  A value of
+ * every edge is stored only where it is a number for each head, as a softmax's
+ * weights and the gradients of its scores are, which walks of a gradient
+ * share. */
 #ifndef DFGNN_PROGRAM_LOWER_H
 #define DFGNN_PROGRAM_LOWER_H
 
