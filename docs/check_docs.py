@@ -12,7 +12,7 @@ stores, the tools of BUILD first in PATH, and no store of the user's.  What runs
     ```c               a program; a file of the library if its first line is /* NAME.c, which
                        is compiled
 
-Any other fence (```py, ```text, ```console) is for reading alone.  Lines that begin with
+Links between pages have their files and headings.  Any other fence (```py, ```text, ```console) is for reading alone.  Lines that begin with
 "make " are read by make -n and not run.  Where Python lacks a module that a page imports,
 or there is no compiler of GPU kernels (exit status 77), blocks are counted as skipped.
 """
@@ -49,6 +49,26 @@ def blocks(page):
                 i += 1
             yield start + 1, "shell", textwrap.dedent("\n".join(lines[start:i + 1])) + "\n"
         i += 1
+
+
+def headings(page):
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    with open(page, encoding="utf-8") as file:
+        text = re.sub(r"^```[\s\S]*?^```", "", file.read(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-")
+            for title in re.findall(r"^#+ (.*)", text, re.MULTILINE)}
+
+
+def broken_links(page):
+    """What is wrong with each link of a page to another or to a heading."""
+    with open(page, encoding="utf-8") as file:
+        links = re.findall(r"\]\(([^()\s:]+)\)", file.read())
+    for path, _, anchor in (link.partition("#") for link in links):
+        target = os.path.join(os.path.dirname(page), path) if path else page
+        if not os.path.exists(target):
+            yield f"{page}: no file {path}"
+        elif anchor and anchor not in headings(target):
+            yield f"{page}: no heading {path}#{anchor}"
 
 
 def words(line):
@@ -173,6 +193,7 @@ class Checker:
         parts = []
         with tempfile.TemporaryDirectory() as folder:
             self.prepare(folder)
+            self.failed += broken_links(page)
             for line, kind, text in blocks(page):
                 if kind == "python":
                     parts.append((line, text))

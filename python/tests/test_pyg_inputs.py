@@ -293,7 +293,14 @@ REFUSED = {
         G.ResGatedGraphConv(W, 4, edge_dim=F), (x, e)),
     "nothing for GCN2": lambda x, e, a: (
         G.GCN2Conv(W, 0.5, normalize=False), (None, x, e)),
-    "nothing for SAGE": lambda x, e, a: (G.SAGEConv(W, 4), (None, e))}
+    "nothing for SAGE": lambda x, e, a: (G.SAGEConv(W, 4), (None, e)),
+    "nothing for AGNN": lambda x, e, a: (G.AGNNConv(), (None, e)),
+    "edges of another type for GATv2": lambda x, e, a: (
+        G.GATv2Conv(W, 4, edge_dim=F).double(), (x.double(), e, a)),
+    "a list for RGCN": lambda x, e, a: (
+        G.RGCNConv(W, 4, 2), (x.tolist(), e, torch.arange(E) % 2)),
+    "whole numbers for RGCN": lambda x, e, a: (
+        G.RGCNConv(W, 4, 2), (x.int(), e, torch.arange(E) % 2))}
 
 
 @pytest.mark.parametrize("name", REFUSED)

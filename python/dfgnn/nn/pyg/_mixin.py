@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear, MessagePassing, aggr
 
-from ..._checks import DTYPES, ShapeError
+from ..._checks import DTYPES
 from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate
 from ..._modes import compiling, constant
-from ...errors import InvalidError
 from ...graph import Graph
 from .._linear import LINEARS
 from .._node import REDUCTIONS, first, plain, surroundings
@@ -106,14 +105,14 @@ def fits(*tensors):
 
 
 def attempt(function, layer, *args, **kwargs):
-    """The result of a fused path; NotImplemented if the library finds fault
-    with the edges or with a tensor's shape: PyG has errors of its own, and
-    takes one row of features for all edges."""
+    """The result of a fused path; NotImplemented if it finds fault with the
+    arguments: PyG has errors of its own, and takes one row of features for all
+    edges."""
     if compiling():
         return function(layer, *args, **kwargs)
     try:
         return function(layer, *args, **kwargs)
-    except (InvalidError, ShapeError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         return unfit(layer, str(error))
 
 
