@@ -31,6 +31,7 @@ MOST_STEPS = WARM + 2 * RUN * (MOST // (RUN - 1) + 1)  # until one is chosen
 MOST_CALLS = 64  # of a layer in a step
 MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
+SOME = 6  # steps that decide if all say the same
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
 KERNELS, OWN = "kernels", "own path"
 
@@ -168,8 +169,12 @@ class _Sample:
 
     def run(self, run, layer, given):
         if not self.timed:
-            self.over = True
-            return run()
+            out = run()
+            self.calls += 1
+            self.over = not torch.is_grad_enabled()
+            if not self.over and not self.handles:
+                self._follow(layer, given, out)
+            return out
         made, begin = graph.made, self.clock.mark()
         out = run()
         self.graphs += graph.made - made
@@ -182,18 +187,22 @@ class _Sample:
         return out
 
     def _follow(self, layer, given, out):
-        # nodes that were made before a layer run after all of its own
+        # nodes that were made before a layer run after all of its own; the end
+        # of a step that has no times is its layer's first gradient
         ends = [t.grad_fn for t in given if t.grad_fn is not None] or [
             _accumulator(t) for t in (*layer.parameters(), *given)
             if t.requires_grad and t.is_leaf]
         begins = [t.grad_fn for t in tensors_in(out)
                   if t.grad_fn is not None and t.grad_fn not in ends]
         self.over = not begins or not ends
-        if not self.over:
-            self.handles += [node.register_prehook(self._begin)
-                             for node in begins]
-            self.handles += [node.register_prehook(self._end)
-                             for node in ends]
+        if self.over:
+            return
+        if not self.timed:
+            self.handles = [begins[0].register_prehook(self._end)]
+            return
+        self.handles += [node.register_prehook(self._begin)
+                         for node in begins]
+        self.handles += [node.register_prehook(self._end) for node in ends]
 
     def _begin(self, _):
         if self.began is None and not self.clock.recorded():
@@ -201,7 +210,9 @@ class _Sample:
 
     def _end(self, _):
         # parameters still have it where a step is captured after this one
-        if self.began is not None and not self.clock.recorded():
+        if not self.timed:
+            self.over = True
+        elif self.began is not None and not self.clock.recorded():
             self.ended = self.clock.mark()
 
     def close(self):
@@ -221,6 +232,16 @@ class _Sample:
             return None
         forward = (sum(found) - (back or 0.0)) / self.calls
         return forward / self.rows, None if back is None else back / self.rows
+
+
+def _enough(ratios):
+    """Whether ratios of times, side by side, tell which path is faster."""
+    count = len(ratios)
+    if count < LEAST or count >= MOST:
+        return count >= MOST
+    low, high = min(ratios), max(ratios)
+    return low > CLEAR or high < 1 / CLEAR or count >= SOME and (
+        low > MARGIN or high < 1)
 
 
 def _accumulator(leaf):
@@ -245,7 +266,7 @@ class Race:
         self.rows = 0
         self.builds = 0  # samples of the kernels that made graphs
         self.winner = self.reason = None
-        self.ready = False  # waits for the layers that share its graph
+        self.ready = False  # decided, but for the layers that share its graph
         self.key = None  # of what later processes may know
 
     def sample(self, given):
@@ -309,24 +330,33 @@ class Race:
         return self.rows * statistics.median(self._totals(path))
 
     @property
-    def decided(self):
-        return self.winner is not None or self.ready
+    def pairs(self):
+        """(ms by kernels, ms by the own path) of steps side by side: what slows
+        the machine slows both."""
+        return list(zip(*([self.rows * ms for ms in self._totals(path)]
+                          for path in (KERNELS, OWN))))
 
-    def decide(self):
-        """Ends the race if what is known is enough."""
-        # steps side by side: what slows the machine slows both
-        ratios = [kernels / own for kernels, own in zip(
-            *map(self._totals, (KERNELS, OWN)))]
-        if len(ratios) < LEAST or len(ratios) < MOST and not (
-                min(ratios) > CLEAR or max(ratios) < 1 / CLEAR):
+    @property
+    def makes_graphs(self):
+        """Whether it makes the graph that others read, too, in each step."""
+        return 2 * self.builds > len(self.samples[KERNELS])
+
+    def decide(self, together):
+        """Ends the race if what is known is enough; together: where layers
+        read graphs of each other, those that kernels serve better wait for the
+        others."""
+        ratios = [kernels / own for kernels, own in self.pairs]
+        if self.ready or not _enough(ratios):
             return
-        clear = len(ratios) < MOST
+        clear = len(ratios) < SOME
         if statistics.median(ratios) <= MARGIN:
-            self.end(KERNELS, clear)
+            self.ready = together
+            if not together:
+                self.end(KERNELS, clear)
         elif self._compiles():
             self.held = True
-        elif 2 * self.builds > len(self.samples[KERNELS]):
-            self.ready = True  # it makes the graph that others read, too
+        elif self.makes_graphs:
+            self.ready = True
         else:
             self.end(OWN, clear)
 
@@ -358,24 +388,29 @@ class Guards:
     def __init__(self):
         self.guards = []
 
-    def settle(self, recorded):
-        """Decides together for the layers that make graphs in each step, whose
-        time others save."""
+    def decide(self, race, recorded):
+        """Ends a race if what is known is enough, or those of all layers together
+        where some make graphs in each step, whose time others save."""
         races = [g.races[recorded] for g in self.guards
-                 if recorded in g.races]
-        if not all(race.decided for race in races):
+                 if recorded in g.races and g.races[recorded].winner != OWN]
+        together = any(one.makes_graphs for one in races)
+        race.decide(together)
+        open_ = [one for one in races if one.winner is None]
+        if not together or not open_ or any(
+                one.held or len(one.pairs) < LEAST for one in open_):
             return
-        ready = [race for race in races if race.ready]
-        if not ready:
-            return
-        both = [race for race in races if race.ready or
-                race.winner == KERNELS]
-        own, kernels = (sum(race.milliseconds(path) for race in both)
+        both = [one for one in races if one.winner != OWN]
+        own, kernels = (sum(one.milliseconds(path) for one in both)
                         for path in (OWN, KERNELS))
+        steps = [[sum(times) for times in zip(*step)]
+                 for step in zip(*(one.pairs for one in open_))]
+        if not (all(one.ready for one in open_) or
+                _enough([kernels / own for kernels, own in steps])):
+            return
         winner = KERNELS if kernels <= MARGIN * own else OWN
-        for race in both if winner == OWN else ready:
-            race.end(winner, f", and {own:.3g} and {kernels:.3g} ms those that "
-                     "read its graph" if len(both) > 1 else "")
+        for one in both if winner == OWN else open_:
+            one.end(winner, why=f", and {own:.3g} and {kernels:.3g} ms those "
+                    "that read its graph" if len(both) > 1 else "")
 
 
 class Guard:
@@ -400,8 +435,6 @@ class Guard:
         if around is not None:  # the layer around this one is timed
             return self.other(layer, args, kwargs) if around == OWN \
                 else forward(layer, *args, **kwargs)
-        if race is not None and race.ready:  # others decide for it
-            return forward(layer, *args, **kwargs)
         parts = [*args, *kwargs.values()]
         if any([isinstance(part, (tuple, list, dict)) for part in parts]):
             parts = list(leaves(parts))
@@ -414,16 +447,14 @@ class Guard:
         if race.steps == WARM + 1 and race.key is None and _measure.enabled:
             race.known(_known_paths.key_of(layer, parts, recorded) or "")
         if race.steps > WARM and (race.steps - WARM) % RUN in (1, 2) and not (
-                race.ready or race.held or sample.calls):
-            race.decide()
-            self.group.settle(recorded)
+                race.held or sample.calls):
+            self.group.decide(race, recorded)
         if race.winner is not None:
             return self._decided(race, forward, layer, args, kwargs)
-        path = KERNELS if race.ready else sample.path
-        _thread.path = path
+        _thread.path = sample.path
         try:
             return sample.run(
-                lambda: self.other(layer, args, kwargs) if path == OWN
+                lambda: self.other(layer, args, kwargs) if sample.path == OWN
                 else forward(layer, *args, **kwargs), layer, given)
         finally:
             _thread.path = None

@@ -98,7 +98,8 @@ def _apart(function):
             if done is not None:
                 done.synchronize()
             found = function()
-            torch.cuda.current_stream().synchronize()
+            # a wait for the stream itself is refused where a capture is near
+            torch.cuda.current_stream().record_event().synchronize()
             return found
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(run).result()

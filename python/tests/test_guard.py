@@ -113,6 +113,20 @@ def test_a_clear_case_takes_few_steps(clock):
     assert type(one) is Own
 
 
+@pytest.mark.parametrize("kernels, stays", [(.9, Fast), (1.1, Own)])
+def test_steps_that_all_say_the_same_need_not_be_many(clock, kernels, stays):
+    one = layer(clock, (1, 1), (kernels, kernels))
+    train(one, 2 + _guard.WARM + 4 * _guard.RUN)
+    guard = one.__dict__.get("_dfgnn_guard")
+    assert type(one) is stays and not (guard and guard.undecided)
+
+
+def test_a_layer_that_a_step_calls_twice_is_decided_as_soon(clock):
+    one = layer(clock, (1, 1), (5, 5))
+    train(nn.Sequential(one, one), 1 + _guard.WARM + 2 * _guard.RUN)
+    assert type(one) is Own
+
+
 def test_kernels_that_lose_race_again_once_better_ones_are_compiled(
         clock, monkeypatch):
     busy = [True]
@@ -205,6 +219,16 @@ def test_layers_that_share_a_new_graph_are_decided_together(clock):
         train(nn.Sequential(*layers))
         train(nn.Sequential(*layers), 2)
         assert [type(one) for one in layers] == [stays] * 2
+        # none makes the graph for itself alone, but where it is decided
+        assert sum(a != b for a, b in zip(*(one.paths for one in layers))) < 2
+
+
+def test_layers_that_share_a_new_graph_take_few_steps_where_it_is_clear(clock):
+    group = Guards()
+    layers = [layer(clock, (1, 1), (9, 9), group, builds=True),
+              layer(clock, (1.1, 1.1), (1, 1), group)]
+    train(nn.Sequential(*layers), 2 + _guard.WARM + 2 * _guard.RUN)
+    assert [type(one) for one in layers] == [Own] * 2
 
 
 @pytest.mark.parametrize("around", ["deterministic", "captured", "recorded",
