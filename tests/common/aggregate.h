@@ -10,13 +10,8 @@
 static inline dfgnn_problem aggregate_problem(dfgnn_op op, dfgnn_pass pass,
                                               dfgnn_dtype dtype, int heads,
                                               int dim) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = op;
-  problem.pass = pass;
-  problem.dtype = dtype;
-  problem.heads = heads;
-  problem.dim = dim;
-  return problem;
+  return PROBLEM(.op = op, .pass = pass, .dtype = dtype, .heads = heads,
+                 .dim = dim);
 }
 
 static inline void run_variant(dfgnn_context *ctx, dfgnn_graph *graph,

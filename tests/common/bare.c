@@ -190,14 +190,10 @@ int check_bare_calls(const char *device, const variant_test *test) {
   int count = 0;
   for (int k = 0; k < 2; k++) {
     shape s = shape_make(shapes[k], shape_seed());
-    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-    problem.op = test->op;
-    problem.pass = test->pass;
-    problem.dtype = test->dtype;
-    problem.heads = heads[k];
-    problem.dim = dims[k];
-    problem.message = test->message;
-    problem.edge_dim = test->edge_dim;
+    dfgnn_problem problem =
+        PROBLEM(.op = test->op, .pass = test->pass, .dtype = test->dtype,
+                .heads = heads[k], .dim = dims[k], .message = test->message,
+                .edge_dim = test->edge_dim);
     ck_ok(dfgnn__problem_complete(&b.problem, &problem));
     ck_ok(dfgnn_graph_create_csr(&b.graph, b.ctx, &s.csr, NULL));
     ck_ok(dfgnn__harness_create(&b.harness, b.ctx, b.graph, &b.problem,

@@ -67,14 +67,10 @@ dfgnn_csr hub_make(const hub *h) {
 
 int hub_problem(dfgnn_problem *problem, const hub *h,
                 const variant_test *test) {
-  dfgnn_problem p = DFGNN_PROBLEM_INIT;
-  p.op = test->op;
-  p.pass = test->pass;
-  p.dtype = test->dtype;
-  p.edge_dim = test->edge_dim;
-  p.edge_use = test->edge_use;
-  p.heads = h->heads;
-  p.dim = h->dim;
+  dfgnn_problem p =
+      PROBLEM(.op = test->op, .pass = test->pass, .dtype = test->dtype,
+              .edge_dim = test->edge_dim, .edge_use = test->edge_use,
+              .heads = h->heads, .dim = h->dim);
   if ((h->column && test->pass == DFGNN_PASS_FORWARD) ||
       (h->f32_only && test->dtype != DFGNN_F32))
     return 0;

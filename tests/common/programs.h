@@ -170,8 +170,7 @@ static inline void run_program(const dfgnn_edge_program *program,
                                const program_graph *g, const tensors *in,
                                const tensors *out) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.seed_value = 42;
+  dfgnn_args args = ARGS(.seed_value = 42);
   ck_ok(dfgnn_edge_program_call(&problem, &args, program, g->graph, in->at,
                                 in->count, out->at, out->count, 1));
   ck_ok(dfgnn_call(g->ctx, g->graph, &problem, &args, NULL));

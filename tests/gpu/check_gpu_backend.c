@@ -239,14 +239,11 @@ static void refused(dfgnn_context *gpu, const int32_t *offsets,
                     const int32_t *indices, int64_t edges, int64_t graphs,
                     const int64_t *graph_ptr, const char *text) {
   dfgnn_graph *graph = NULL;
-  dfgnn_csr csr = DFGNN_CSR_INIT;
-  csr.destinations = csr.sources = 4;
-  csr.edges = edges;
-  csr.offsets = to_device(offsets, 5 * sizeof *offsets);
-  csr.indices = to_device(indices, 6 * sizeof *indices);
-  csr.on_device = 1;
-  csr.graphs = graphs;
-  csr.graph_ptr = graph_ptr;
+  dfgnn_csr csr =
+      INIT(dfgnn_csr, .destinations = 4, .sources = 4, .edges = edges,
+           .offsets = to_device(offsets, 5 * sizeof *offsets),
+           .indices = to_device(indices, 6 * sizeof *indices), .on_device = 1,
+           .graphs = graphs, .graph_ptr = graph_ptr);
   /* The matrix is checked while the host goes on: the first call that needs it
    * reports the error, and so does every later one. */
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;

@@ -104,15 +104,10 @@ static int same_bits(const call *c) {
 
 /* The i-th backward problem of an operator: with bias and dropout in turn. */
 static dfgnn_problem problem_of(int op, size_t i) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   int attention = DFGNN_OPS_ATTENTION >> op & 1;
-  problem.op = (dfgnn_op)op;
-  problem.pass = DFGNN_PASS_BACKWARD;
-  problem.dim = 32;
-  problem.heads = 2;
-  problem.bias = attention && i & 1;
-  problem.dropout = attention && i & 2;
-  return problem;
+  return PROBLEM(.op = (dfgnn_op)op, .pass = DFGNN_PASS_BACKWARD, .dim = 32,
+                 .heads = 2, .bias = attention && i & 1,
+                 .dropout = attention && i & 2);
 }
 
 typedef void (*promise)(call *c, const char *variant);

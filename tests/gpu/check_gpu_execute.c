@@ -66,12 +66,9 @@ static void for_each_variant(promise check, int deterministic_only) {
         (deterministic_only && !v->family->deterministic))
       continue;
     for (int op = 0; op < DFGNN_OP_COUNT; op++) {
-      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
       call c;
-      problem.op = (dfgnn_op)op;
-      problem.dim = 32;
-      problem.heads = 2;
-      problem.deterministic = deterministic_only;
+      dfgnn_problem problem = PROBLEM(.op = (dfgnn_op)op, .dim = 32, .heads = 2,
+                                      .deterministic = deterministic_only);
       if ((quick() && op) || !(v->family->ops & DFGNN_BIT(op)) ||
           !open_call(&c, gpu, graph, &problem, v->name))
         continue;
@@ -155,11 +152,10 @@ TEST(tuning_during_a_capture_is_refused) {
   NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = graph_of(gpu, graph_spec);
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_plan *plan = NULL;
   cu_stream stream = NULL;
   cu_graph captured = NULL;
-  problem.effort = DFGNN_EFFORT_MEASURE;
+  dfgnn_problem problem = PROBLEM(.effort = DFGNN_EFFORT_MEASURE);
   ck_cu(StreamCreate, &stream, 0);
   ck_cu(StreamBeginCapture, stream, CU_CAPTURE_THREAD_LOCAL);
   dfgnn_status by_plan = dfgnn_plan_create(&plan, gpu, graph, &problem);
@@ -180,9 +176,8 @@ static void destroys_behind_its_work(dfgnn_context *gpu, cu_stream stream,
   const char *spec = few() > 1 ? "uniform:nodes=200,edges=2000,seed=1"
                                : "uniform:nodes=20000,edges=2000000,seed=1";
   dfgnn_graph *graph = graph_of(gpu, spec);
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   call c = {NULL};
-  problem.deterministic = 1;
+  dfgnn_problem problem = PROBLEM(.deterministic = 1);
   c.plan = plan_on(gpu, graph, &problem);
   ck_ok(dfgnn__harness_create(&c.harness, gpu, graph, &problem, 7));
   ck_ok(dfgnn__harness_workspace(&c.workspace, c.harness, c.plan));
@@ -302,13 +297,11 @@ TEST(rows_by_their_first_neighbour_are_right) {
       graph_of(gpu, "uniform:nodes=3000,sources=9000,edges=9000,seed=5");
   gpu->info.cache_bytes = 0;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
     double error = 0;
     call c;
-    problem.op = cases[k].op;
-    problem.edge_dim = cases[k].edge_dim;
-    problem.heads = 2;
-    problem.dim = 32;
+    dfgnn_problem problem =
+        PROBLEM(.op = cases[k].op, .edge_dim = cases[k].edge_dim, .heads = 2,
+                .dim = 32);
     ck_assert(open_call(&c, gpu, graph, &problem, cases[k].variant));
     ck_assert_msg(takes_places(c.plan), "%s takes rows as they come",
                   cases[k].variant);

@@ -23,12 +23,10 @@ static const char *const specs[] = {
 static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled, int wide) {
   const int32_t *offsets = csr->offsets, *indices = csr->indices;
   const size_t bytes = (size_t)csr->edges * (wide ? 8 : 4) + 1;
-  dfgnn_coo coo = DFGNN_COO_INIT;
   void *dst = zeros_of((int64_t)bytes, 1), *src = zeros_of((int64_t)bytes, 1);
-  coo.destinations = csr->destinations;
-  coo.sources = csr->sources;
-  coo.edges = csr->edges;
-  coo.index_type = wide ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
+  dfgnn_coo coo = INIT(dfgnn_coo, .destinations = csr->destinations,
+                       .sources = csr->sources, .edges = csr->edges,
+                       .index_type = wide ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32);
   for (int64_t i = 0; i < csr->destinations; i++)
     for (int32_t e = offsets[i]; e < offsets[i + 1]; e++) {
       /* odd edges come first, in reverse */
@@ -240,16 +238,10 @@ static pass_tensors tensors_of(const dfgnn_coo *coo) {
 
 /* Runs both passes; returns whether a view of the second has padded items. */
 static int run_both(dfgnn_context *gpu, dfgnn_graph *graph, pass_tensors *t) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_args args = DFGNN_ARGS_INIT;
   int padded = 0;
-  problem.heads = HEADS;
-  problem.dim = DIM;
-  args.query = t->query;
-  args.key = t->key;
-  args.value = t->value;
-  args.out = t->out;
-  args.lse = t->lse;
+  dfgnn_problem problem = PROBLEM(.heads = HEADS, .dim = DIM);
+  dfgnn_args args = ARGS(.query = t->query, .key = t->key, .value = t->value,
+                         .out = t->out, .lse = t->lse);
   ck_ok(dfgnn_call(gpu, graph, &problem, &args, NULL));
   problem.pass = DFGNN_PASS_BACKWARD;
   args.grad_out = t->grad_out;

@@ -42,12 +42,9 @@ static fixture *graph_with(int rows, int hub) {
     for (int e = 0; e < f->edges; e++)
       if (f->dst[e] == i)
         f->listed[at++] = e;
-  dfgnn_coo coo = DFGNN_COO_INIT;
-  coo.destinations = rows;
-  coo.sources = SOURCES;
-  coo.edges = f->edges;
-  coo.destination = f->dst;
-  coo.source = f->src;
+  dfgnn_coo coo =
+      INIT(dfgnn_coo, .destinations = rows, .sources = SOURCES,
+           .edges = f->edges, .destination = f->dst, .source = f->src);
   f->graph = listed_on(f->gpu, &coo);
   return f;
 }
@@ -490,10 +487,9 @@ TEST(what_is_not_served_is_said) {
                {DFGNN_F16, 64, 5000, 64, DFGNN_ERROR_INVALID, "width[0]"}};
   fixture *f = graph_with(9, 3);
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-    dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
-    mlp.layers = 2;
-    mlp.dtype = calls[i].dtype;
-    mlp.edge_dim = calls[i].edge;
+    dfgnn_edge_mlp mlp =
+        INIT(dfgnn_edge_mlp, .layers = 2, .dtype = calls[i].dtype,
+             .edge_dim = calls[i].edge);
     mlp.width[0] = calls[i].first;
     mlp.width[1] = calls[i].last;
     ck_assert_int_eq(dfgnn_edge_mlp_serves(&mlp, f->graph), calls[i].status);

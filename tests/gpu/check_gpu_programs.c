@@ -70,10 +70,9 @@ static const char *variant_of(dfgnn_graph *graph, const dfgnn_problem *given,
 static void run(const dfgnn_edge_program *program, const fixture *f,
                 const tensors *in, const tensors *out, const way *w) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_edge_tensor inputs[MOST], outputs[MOST];
   void *first[MOST] = {NULL};
-  args.seed_value = 42;
+  dfgnn_args args = ARGS(.seed_value = 42);
   copy_to_device(inputs, in);
   copy_to_device(outputs, out);
   ck_ok(dfgnn_edge_program_call(&problem, &args, program, f->device.graph,
@@ -228,11 +227,10 @@ IN_CASE("seed")
 static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
                        const tensors *in, const tensors *out, uint64_t seed) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_edge_tensor inputs[MOST], outputs[MOST];
   uint64_t *memory = device_memory(sizeof seed);
   copy_memory(memory, &seed, sizeof seed);
-  args.seed = memory;
+  dfgnn_args args = ARGS(.seed = memory);
   copy_to_device(inputs, in);
   copy_to_device(outputs, out);
   ck_ok(dfgnn_edge_program_call(&problem, &args, program, f->device.graph,

@@ -214,8 +214,7 @@ static int check_gradients(const dfgnn_problem *problem, int flags) {
 
 TEST_LOOP(reference_gradients_are_those_of_finite_differences, 0,
           (int)DFGNN_OP_COUNT *CASES) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = (dfgnn_op)(_i / CASES);
+  dfgnn_problem problem = PROBLEM(.op = (dfgnn_op)(_i / CASES));
   int flags = _i % CASES, attention = DFGNN_OPS_ATTENTION >> problem.op & 1;
   if ((!attention && flags) || (flags & MASK && !(flags & BIAS)))
     return;
@@ -226,10 +225,10 @@ enum { KINDS = MESSAGE_COUNT(message_kinds) };
 
 TEST_LOOP(gradients_of_messages_are_those_of_finite_differences, 0,
           KINDS *MESSAGE_COUNT(message_ops)) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = message_ops[_i / KINDS];
-  problem.message = message_kinds[_i % KINDS].message;
-  problem.edge_dim = message_kinds[_i % KINDS].edge_dim;
+  dfgnn_problem problem =
+      PROBLEM(.op = message_ops[_i / KINDS],
+              .message = message_kinds[_i % KINDS].message,
+              .edge_dim = message_kinds[_i % KINDS].edge_dim);
   ck_assert_int_gt(check_gradients(&problem, 0), 1);
 }
 
@@ -265,11 +264,7 @@ static const edge_case edge_cases[] = {
 enum { EDGE_CASES = sizeof edge_cases / sizeof *edge_cases };
 
 static dfgnn_problem problem_of(const edge_case *c) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = c->op;
-  problem.edge_dim = c->edge_dim;
-  problem.edge_use = c->use;
-  return problem;
+  return PROBLEM(.op = c->op, .edge_dim = c->edge_dim, .edge_use = c->use);
 }
 
 TEST_LOOP(gradients_with_edge_features_are_those_of_finite_differences, 0,
@@ -366,12 +361,9 @@ typedef struct session {
 
 static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
                          int threads) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = op;
-  problem.pass = pass;
-  problem.heads = HEADS;
-  problem.dim = 20;
-  problem.dropout = DFGNN_OPS_ATTENTION >> op & 1;
+  dfgnn_problem problem =
+      PROBLEM(.op = op, .pass = pass, .heads = HEADS, .dim = 20,
+              .dropout = DFGNN_OPS_ATTENTION >> op & 1);
   s->shape = shape_make(which, shape_seed());
   s->ctx = context_on("cpu", "", threads);
   s->graph = graph_on(s->ctx, &s->shape.csr);

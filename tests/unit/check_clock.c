@@ -27,8 +27,6 @@ static int count(void *data, const dfgnn_measurement *row) {
 static void tuned_at(time_t now, int64_t stamp) {
   char path[] = "/tmp/dfgnn-clock-XXXXXX.db";
   int64_t seen[2] = {0};
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
   dfgnn_csr csr = ring(50, degree);
   dfgnn_store *store;
@@ -40,8 +38,8 @@ static void tuned_at(time_t now, int64_t stamp) {
   ck_assert_int_eq(time(NULL), now);
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph = graph_on(ctx, &csr);
-  problem.dim = 4;
-  options.budget_s = 0.2;
+  dfgnn_problem problem = PROBLEM(.dim = 4);
+  dfgnn_tune_options options = INIT(dfgnn_tune_options, .budget_s = 0.2);
   ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &options));
   ck_assert_int_eq(report.kept, 1);
   ck_assert_int_gt(report.measured, 0);

@@ -22,16 +22,12 @@ static void set_up(void) {
   graph = graph_on(ctx, csr);
   for (int i = 0; i < SIZE; i++)
     feature[i] = (float)((i * 37 + 11) % 101) / 50 - 1;
-  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem.heads = HEADS;
-  problem.dim = DIM;
+  problem = PROBLEM(.heads = HEADS, .dim = DIM);
 }
 
 static void run(float out[SIZE], const char *variant, double scale) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.query = args.key = args.value = feature;
-  args.out = out;
-  args.scale = scale;
+  dfgnn_args args = ARGS(.query = feature, .key = feature, .value = feature,
+                         .out = out, .scale = scale);
   execute_plan(forced_on(ctx, graph, &problem, variant), &args);
 }
 
@@ -124,10 +120,9 @@ TEST(a_struct_that_ends_earlier_leaves_defaults) {
                                       .size = sizeof(dfgnn_options),
                                       .least =
                                           offsetof(dfgnn_options, log_level)};
-  dfgnn_options whole = DFGNN_OPTIONS_INIT;
   dfgnn_options given = {kind.least, .threads = 3,
                          .log_level = DFGNN_LOG_DEBUG};
-  whole.log_level = DFGNN_LOG_WARN;
+  dfgnn_options whole = INIT(dfgnn_options, .log_level = DFGNN_LOG_WARN);
   ck_ok(dfgnn__take(&whole, &given, &kind));
   ck_assert_int_eq(whole.threads, 3);
   ck_assert_int_eq(whole.log_level, DFGNN_LOG_WARN);

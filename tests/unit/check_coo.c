@@ -10,13 +10,8 @@ static void open_context(void) { ctx = cpu_context(""); }
 
 static dfgnn_coo list32(int64_t destinations, int64_t sources, int64_t edges,
                         const int32_t *dst, const int32_t *src) {
-  dfgnn_coo coo = DFGNN_COO_INIT;
-  coo.destinations = destinations;
-  coo.sources = sources;
-  coo.edges = edges;
-  coo.destination = dst;
-  coo.source = src;
-  return coo;
+  return INIT(dfgnn_coo, .destinations = destinations, .sources = sources,
+              .edges = edges, .destination = dst, .source = src);
 }
 
 static const int32_t dst[] = {3, 0, 3, 1, 0, 3}, src[] = {4, 1, 0, 2, 1, 4};
@@ -242,14 +237,10 @@ TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
 TEST(a_trusted_matrix_is_not_looked_at) {
   static const int32_t offsets[] = {0, 2, 3, 3, 6};
   static const int32_t beyond[] = {1, 1, 2, 4, 0, 99};
-  dfgnn_csr csr = DFGNN_CSR_INIT;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_graph *graph = NULL;
-  csr.destinations = 4;
-  csr.sources = 5;
-  csr.edges = 6;
-  csr.offsets = offsets;
-  csr.indices = beyond;
+  dfgnn_csr csr = INIT(dfgnn_csr, .destinations = 4, .sources = 5, .edges = 6,
+                       .offsets = offsets, .indices = beyond);
   ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "indices[5] = 99 in row 3 is out of range");
   csr.trusted = 1;
@@ -271,16 +262,10 @@ static const int32_t column_rows[] = {3, 0, 0, 1, 3, 3};
 static const int32_t column_edges[] = {4, 0, 1, 2, 3, 5};
 
 static dfgnn_csr both_ways(void) {
-  dfgnn_csr csr = DFGNN_CSR_INIT;
-  csr.destinations = 4;
-  csr.sources = 5;
-  csr.edges = 6;
-  csr.offsets = row_offsets;
-  csr.indices = row_indices;
-  csr.column_offsets = column_offsets;
-  csr.column_rows = column_rows;
-  csr.column_edges = column_edges;
-  return csr;
+  return INIT(dfgnn_csr, .destinations = 4, .sources = 5, .edges = 6,
+              .offsets = row_offsets, .indices = row_indices,
+              .column_offsets = column_offsets, .column_rows = column_rows,
+              .column_edges = column_edges);
 }
 
 TEST(columns_that_are_given_are_not_made) {

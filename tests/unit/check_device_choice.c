@@ -28,12 +28,8 @@ static void count_warnings(void *data, dfgnn_log_level level,
 }
 
 static dfgnn_options options_of(const char *device) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  options.device = device;
-  options.store = "";
-  options.log = count_warnings;
-  options.log_level = DFGNN_LOG_WARN;
-  return options;
+  return INIT(dfgnn_options, .device = device, .store = "",
+              .log = count_warnings, .log_level = DFGNN_LOG_WARN);
 }
 
 TEST(without_a_driver_there_is_the_cpu) {

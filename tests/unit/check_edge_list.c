@@ -36,15 +36,12 @@ static double *ordered(const double *x, const int32_t *order, int64_t width,
 
 static dfgnn_graph *listed_graph(void) {
   static int32_t dst[EDGES], src[EDGES];
-  dfgnn_coo coo = DFGNN_COO_INIT;
   for (int e = 0; e < EDGES; e++) {
     dst[e] = (int32_t)(draw() >> 8) % NODES;
     src[e] = (int32_t)(draw() >> 8) % NODES;
   }
-  coo.destinations = coo.sources = NODES;
-  coo.edges = EDGES;
-  coo.destination = dst;
-  coo.source = src;
+  dfgnn_coo coo = INIT(dfgnn_coo, .destinations = NODES, .sources = NODES,
+                       .edges = EDGES, .destination = dst, .source = src);
   dfgnn_graph *graph = listed_on(ctx, &coo);
   return graph;
 }
@@ -90,22 +87,19 @@ static void compare(dfgnn_graph *graph, dfgnn_problem problem, dfgnn_args args,
 /* Compares all variants that serve a problem; returns how many. */
 static int compare_all(dfgnn_graph *graph, dfgnn_problem problem) {
   const int64_t width = problem.edge_dim < 0 ? ROW : problem.edge_dim;
-  dfgnn_args args = DFGNN_ARGS_INIT;
   double *given[] = {drawn(NODES * ROW),  drawn(NODES * ROW),
                      drawn(NODES * ROW),  drawn(ROW),
                      drawn(ROW * FIELDS), drawn(NODES * ROW),
                      drawn(NODES * ROW),  drawn(NODES * HEADS),
                      drawn(NODES * ROW),  drawn(NODES * ROW)};
   int compared = 0;
-  args.query = given[0];
-  args.key = given[1];
-  args.value = given[2];
-  args.att = given[3];
-  args.edge_weight = problem.edge_dim > 0 ? given[4] : NULL;
-  args.gate_dst = problem.message == DFGNN_MESSAGE_GATE ? given[5] : NULL;
-  args.gate_src = problem.message == DFGNN_MESSAGE_GATE ? given[6] : NULL;
-  args.lse = given[7];
-  args.out = given[8];
+  dfgnn_args args =
+      ARGS(.query = given[0], .key = given[1], .value = given[2],
+           .att = given[3],
+           .edge_weight = problem.edge_dim > 0 ? given[4] : NULL,
+           .gate_dst = problem.message == DFGNN_MESSAGE_GATE ? given[5] : NULL,
+           .gate_src = problem.message == DFGNN_MESSAGE_GATE ? given[6] : NULL,
+           .lse = given[7], .out = given[8]);
   problem.dtype = DFGNN_F64;
   problem.heads = HEADS;
   problem.dim = DIM;
@@ -132,9 +126,8 @@ TEST(messages_read_features_where_the_list_has_them) {
   static const dfgnn_message messages[] = {DFGNN_MESSAGE_RELU,
                                            DFGNN_MESSAGE_GATE};
   dfgnn_graph *graph = listed_graph();
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = DFGNN_OP_SPMM_SUM;
-  problem.edge_dim = DFGNN_EDGE_PROJECTED;
+  dfgnn_problem problem =
+      PROBLEM(.op = DFGNN_OP_SPMM_SUM, .edge_dim = DFGNN_EDGE_PROJECTED);
   for (int k = 0; k < 2; k++) {
     problem.message = messages[k];
     ck_assert_int_gt(compare_all(graph, problem), 10);
@@ -146,21 +139,17 @@ TEST(attention_reads_features_where_the_list_has_them) {
   static const int64_t dims[] = {FIELDS, DFGNN_EDGE_PROJECTED};
   dfgnn_graph *graph = listed_graph();
   for (int k = 0; k < 4; k++) {
-    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-    problem.op = ops[k / 2];
-    problem.edge_dim = dims[k % 2];
+    dfgnn_problem problem = PROBLEM(.op = ops[k / 2], .edge_dim = dims[k % 2]);
     ck_assert_int_gt(compare_all(graph, problem), 4);
   }
 }
 
 TEST(what_cannot_read_a_list_says_so) {
   dfgnn_graph *graph = listed_graph();
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_plan *plan;
-  problem.op = DFGNN_OP_REDUCE_MAX;
-  problem.message = DFGNN_MESSAGE_RELU;
-  problem.edge_dim = DFGNN_EDGE_PROJECTED;
-  problem.edge_list = 1;
+  dfgnn_problem problem =
+      PROBLEM(.op = DFGNN_OP_REDUCE_MAX, .message = DFGNN_MESSAGE_RELU,
+              .edge_dim = DFGNN_EDGE_PROJECTED, .edge_list = 1);
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_UNSUPPORTED, "no variant applies");
 }

@@ -19,9 +19,8 @@ static float feature[NODES * DIM], out[NODES * DIM], before[NODES * DIM];
 static int degree(int64_t i) { return 3 + (int)(i % 4); }
 
 static dfgnn_status call(dfgnn_context *c, dfgnn_graph *g) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.query = args.key = args.value = feature;
-  args.out = out;
+  dfgnn_args args =
+      ARGS(.query = feature, .key = feature, .value = feature, .out = out);
   memset(out, 0, sizeof out);
   return dfgnn_call(c, g, &problem, &args, NULL);
 }
@@ -58,10 +57,8 @@ static int parents_graph(void) {
 static int graph_of_its_own(void) {
   dfgnn_context *c = NULL;
   dfgnn_graph *g = NULL;
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  options.device = "cpu";
-  options.store = "";
-  options.threads = 2;
+  dfgnn_options options =
+      INIT(dfgnn_options, .device = "cpu", .store = "", .threads = 2);
   if (dfgnn_context_create(&c, &options) ||
       dfgnn_graph_create_csr(&g, c, &csr, NULL) || call(c, g) ||
       memcmp(out, before, sizeof out))

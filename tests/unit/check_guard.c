@@ -239,14 +239,12 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass, int strides) {
       continue;
     has_variants = 1;
     for (int k = 0; k < 4; k++, turn++) {
-      dfgnn_problem p = DFGNN_PROBLEM_INIT;
-      p.op = op;
-      p.pass = pass;
-      p.heads = widths[turn % WIDTHS].heads;
-      p.dim = widths[turn % WIDTHS].dim;
-      p.dtype = (dfgnn_dtype)(turn / WIDTHS % DFGNN_DTYPE_COUNT);
-      p.layout = turn % 3 == 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD;
-      p.max_workspace = -1;
+      dfgnn_problem p =
+          PROBLEM(.op = op, .pass = pass, .heads = widths[turn % WIDTHS].heads,
+                  .dim = widths[turn % WIDTHS].dim,
+                  .dtype = (dfgnn_dtype)(turn / WIDTHS % DFGNN_DTYPE_COUNT),
+                  .layout = turn % 3 == 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD,
+                  .max_workspace = -1);
       add_extras(&p, k);
       runs += run(ctx, graph, &p, info.name, strides ? (int)turn : -1);
     }

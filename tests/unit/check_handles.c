@@ -26,10 +26,7 @@ static void begin(void) {
 }
 
 static dfgnn_args arguments(void) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.query = args.key = args.value = feature;
-  args.out = out;
-  return args;
+  return ARGS(.query = feature, .key = feature, .value = feature, .out = out);
 }
 
 static const char *expected;
@@ -214,11 +211,9 @@ TEST(a_name_is_parsed_into_a_place) {
 TEST(a_thread_count_has_bounds) {
   static const int wrong[] = {-1, 4097, 1 << 30};
   for (int k = 0; k < 3; k++) {
-    dfgnn_options options = DFGNN_OPTIONS_INIT;
     dfgnn_context *c = NULL;
-    options.device = "cpu";
-    options.store = "";
-    options.threads = wrong[k];
+    dfgnn_options options =
+        INIT(dfgnn_options, .device = "cpu", .store = "", .threads = wrong[k]);
     ck_fails(dfgnn_context_create(&c, &options), DFGNN_ERROR_INVALID,
              "expected 0..4096");
     ck_assert_ptr_null(c);
@@ -236,12 +231,9 @@ static void keep(void *data, dfgnn_log_level level, const char *message) {
 }
 
 static dfgnn_context *logging_context(void) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *c = NULL;
-  options.device = "cpu";
-  options.store = "";
-  options.log = keep;
-  options.log_level = DFGNN_LOG_DEBUG;
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = "",
+                               .log = keep, .log_level = DFGNN_LOG_DEBUG);
   ck_ok(dfgnn_context_create(&c, &options));
   *logged = 0;
   return c;

@@ -113,12 +113,11 @@ static const dfgnn_family families[] = {
 enum { ISOLATED = 3 };
 
 static dfgnn_status check(mistake m, double *error) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_harness *harness;
   char name[100];
 
   dfgnn__registry_add(families);
-  problem.dim = 5;
+  dfgnn_problem problem = PROBLEM(.dim = 5);
   const int64_t node = m == BETWEEN_FEATURES ? 8 : 5;
   const dfgnn_strides strides = {node, node, 1};
   shape s = shape_make(ISOLATED, shape_seed());
@@ -170,19 +169,14 @@ static int hub_degree(int64_t i) {
 
 static dfgnn_csr hubs(void) {
   int64_t *offsets = calloc(NODES + 1, sizeof *offsets);
-  dfgnn_csr csr = DFGNN_CSR_INIT;
   for (int64_t i = 0; i < NODES; i++)
     offsets[i + 1] = offsets[i] + hub_degree(i);
   int32_t *indices = calloc((size_t)offsets[NODES], sizeof *indices);
   for (int64_t e = 0; e < offsets[NODES]; e++)
     indices[e] = (int32_t)(e * 7919 % NODES);
-  csr.destinations = csr.sources = NODES;
-  csr.edges = offsets[NODES];
-  csr.offsets = offsets;
-  csr.indices = indices;
-  csr.offset_type = DFGNN_INDEX_I64;
-  csr.index_type = DFGNN_INDEX_I32;
-  return csr;
+  return INIT(dfgnn_csr, .destinations = NODES, .sources = NODES,
+              .edges = offsets[NODES], .offsets = offsets, .indices = indices,
+              .offset_type = DFGNN_INDEX_I64, .index_type = DFGNN_INDEX_I32);
 }
 
 TEST(a_sample_has_the_extremes_and_runs_of_neighbours) {
@@ -291,13 +285,11 @@ static const dfgnn_family gradients[] = {
  * known, and its mistakes are found all the same. */
 TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   dfgnn_csr csr = hubs();
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_harness *harness;
   double error = -1;
   dfgnn__registry_add(gradients);
-  problem.op = DFGNN_OP_GATV2;
-  problem.pass = DFGNN_PASS_BACKWARD;
-  problem.dim = 64;
+  dfgnn_problem problem =
+      PROBLEM(.op = DFGNN_OP_GATV2, .pass = DFGNN_PASS_BACKWARD, .dim = 64);
   dfgnn_context *ctx = context_on("cpu", "", 0);
   dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
@@ -328,13 +320,11 @@ static void moments(double *mean, double *square, const float *x, int64_t n) {
 TEST(inputs_of_a_pool_are_random_and_differ_and_are_not_checked) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_csr *csr = generated("uniform:nodes=3000,edges=9000");
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_harness *harness;
   dfgnn_harness_pool *pool;
   const int64_t numbers = 3000 * 16;
   double mean, square, error;
-  problem.dim = 16;
-  problem.pass = DFGNN_PASS_BACKWARD;
+  dfgnn_problem problem = PROBLEM(.dim = 16, .pass = DFGNN_PASS_BACKWARD);
   dfgnn_graph *graph = graph_on(ctx, csr);
   ck_ok(dfgnn__harness_pool_create(&pool, ctx));
   ck_ok(

@@ -56,11 +56,8 @@ static void remove_files(void) {
 /* ---- scenarios ----------------------------------------------------------- */
 
 static dfgnn_status open_context(dfgnn_context **ctx, const char *path) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  options.device = "cpu";
-  options.store = path;
-  options.threads = 1;
-  options.log_level = DFGNN_LOG_NONE;
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = path,
+                               .threads = 1, .log_level = DFGNN_LOG_NONE);
   return dfgnn_context_create(ctx, &options);
 }
 
@@ -85,11 +82,10 @@ static void with_graph(void) {
 static void with_plan(void) {
   static const int32_t offsets[] = {0, 2, 2, 3}, indices[] = {0, 1, 1};
   const dfgnn_csr csr = csr32(3, 2, offsets, indices);
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_context *ctx = NULL;
   dfgnn_graph *graph = NULL;
   dfgnn_plan *plan = NULL;
-  problem.pass = DFGNN_PASS_BACKWARD;
+  dfgnn_problem problem = PROBLEM(.pass = DFGNN_PASS_BACKWARD);
   if (open_context(&ctx, ""))
     return;
   if (!dfgnn_graph_create_csr(&graph, ctx, &csr, NULL)) {

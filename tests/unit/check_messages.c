@@ -55,26 +55,15 @@ typedef struct results {
 static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_message message,
                             int64_t edge_dim) {
   const dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_context *ctx = context_on("cpu", "", 1);
   memset(r, 0, sizeof *r);
-  problem.op = op;
-  problem.dim = DIM;
-  problem.message = message;
-  problem.edge_dim = edge_dim;
-  args.value = x;
-  args.edge_attr = attr;
-  args.edge_weight = weight;
-  args.edge_bias = bias;
-  args.gate_dst = a;
-  args.gate_src = b;
-  args.out = r->out;
-  args.out_min = r->least;
-  args.out_max = r->most;
-  args.out_std = r->std;
-  args.arg_min = r->arg_min;
-  args.arg_max = r->arg_max;
+  dfgnn_problem problem =
+      PROBLEM(.op = op, .dim = DIM, .message = message, .edge_dim = edge_dim);
+  dfgnn_args args =
+      ARGS(.value = x, .edge_attr = attr, .edge_weight = weight,
+           .edge_bias = bias, .gate_dst = a, .gate_src = b, .out = r->out,
+           .out_min = r->least, .out_max = r->most, .out_std = r->std,
+           .arg_min = r->arg_min, .arg_max = r->arg_max);
   return dfgnn_call(ctx, graph_on(ctx, &csr), &problem, &args, NULL);
 }
 

@@ -86,9 +86,7 @@ static void set_up(void) {
   snprintf(path, sizeof path, "/tmp/dfgnn-check-plan-%d.db", (int)getpid());
   unlink(path);
   csr = ring(100, three);
-  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem.dtype = DFGNN_F64;
-  problem.dim = 8;
+  problem = PROBLEM(.dtype = DFGNN_F64, .dim = 8);
   launches_fail = graphs_are_odd = prepared = 0;
   dfgnn__members_for_tests(members);
 }
@@ -267,18 +265,15 @@ TEST(a_family_name_answers_for_graphs_of_any_shape) {
 /* A graph of a list that has `each` edges into each row. */
 static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
                                   const char *family) {
-  dfgnn_coo coo = DFGNN_COO_INIT;
   int32_t *dst = malloc((size_t)(rows * each) * sizeof *dst);
   int32_t *src = malloc((size_t)(rows * each) * sizeof *src);
   for (int e = 0; e < rows * each; e++) {
     dst[e] = e / each;
     src[e] = (e * 7 + e / each) % rows;
   }
-  coo.destinations = coo.sources = rows;
-  coo.edges = rows * each;
-  coo.destination = dst;
-  coo.source = src;
-  coo.family = family;
+  dfgnn_coo coo = INIT(dfgnn_coo, .destinations = rows, .sources = rows,
+                       .edges = rows * each, .destination = dst, .source = src,
+                       .family = family);
   dfgnn_graph *graph = listed_on(ctx, &coo);
   free(dst);
   free(src);
@@ -382,11 +377,9 @@ TEST(effort_stored_reports_a_miss) {
 }
 
 TEST(the_paper_rule_reads_its_capacity) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx;
   dfgnn_graph *graph;
-  options.device = "cpu";
-  options.store = "";
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = "");
   ck_assert_int_eq(csr.edges, 300);
   for (int super = 0; super < 2; super++) {
     dfgnn_plan *plan;
@@ -477,15 +470,12 @@ static void count_warnings(void *data, dfgnn_log_level level,
 TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx;
   static double tensor[100 * 8];
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.query = args.key = args.value = tensor;
-  args.out = tensor;
-  options.device = "cpu";
-  options.store = path;
-  options.log = count_warnings;
+  dfgnn_args args =
+      ARGS(.query = tensor, .key = tensor, .value = tensor, .out = tensor);
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = path,
+                               .log = count_warnings);
   ck_ok(dfgnn_context_create(&ctx, &options));
   own_context(ctx);
   dfgnn_graph *graph = graph_on(ctx, &csr);
@@ -515,10 +505,9 @@ TEST(reload_sees_new_rows_and_leaves_plans_alone) {
 }
 
 TEST(a_store_that_nothing_can_make_is_an_error) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
-  options.device = "cpu";
-  options.store = "/tmp/dfgnn-no-such-folder/tuning.db";
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu",
+                               .store = "/tmp/dfgnn-no-such-folder/tuning.db");
   ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_STORE,
            "there is no folder /tmp/dfgnn-no-such-folder");
   ck_assert_ptr_null(ctx);
@@ -530,7 +519,6 @@ TEST(a_store_that_nothing_can_make_is_an_error) {
 TEST(bad_problems_and_arguments_are_named) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_plan *plan = NULL;
-  dfgnn_args args = DFGNN_ARGS_INIT;
   static double tensor[100 * 8];
   dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_problem bad = problem;
@@ -557,7 +545,7 @@ TEST(bad_problems_and_arguments_are_named) {
   plan = plan_on(ctx, graph, &bad);
   dfgnn_plan_destroy(plan);
   plan = plan_of(ctx, graph);
-  args.query = args.value = args.out = tensor;
+  dfgnn_args args = ARGS(.query = tensor, .value = tensor, .out = tensor);
   ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
            "args.key is NULL");
   args.key = tensor;
@@ -600,10 +588,8 @@ TEST(sixteen_threads_share_a_graph) {
 }
 
 TEST(a_named_device_or_store_that_is_absent_is_an_error) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
-  options.store = "";
-  options.device = "tpu";
+  dfgnn_options options = INIT(dfgnn_options, .store = "", .device = "tpu");
   ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_INVALID,
            "unknown device 'tpu'");
   options.device = "cuda:99";

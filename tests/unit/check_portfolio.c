@@ -106,14 +106,11 @@ TEST(every_problem_that_a_variant_runs_has_members) {
         for (int dtype = 0; dtype < DFGNN_DTYPE_COUNT; dtype++)
           for (int g = 0; g < GRAPHS; g++)
             for (int edge = 0; edge < 2; edge++) {
-              dfgnn_problem problem = DFGNN_PROBLEM_INIT;
               const dfgnn_matrix matrix = matrix_of(&graph[g]);
-              problem.op = (dfgnn_op)op;
-              problem.pass = (dfgnn_pass)pass;
-              problem.dtype = (dfgnn_dtype)dtype;
-              problem.heads = 1 + g;
-              problem.dim = 16 << g;
-              problem.edge_dim = 11 * edge;
+              dfgnn_problem problem =
+                  PROBLEM(.op = (dfgnn_op)op, .pass = (dfgnn_pass)pass,
+                          .dtype = (dfgnn_dtype)dtype, .heads = 1 + g,
+                          .dim = 16 << g, .edge_dim = 11 * edge);
               if (!dfgnn__operator(problem.op, problem.pass))
                 continue;
               const dfgnn_setting setting = {.problem = &problem,
@@ -137,10 +134,8 @@ TEST(sums_of_any_whole_vectors_have_several_members) {
   static const dfgnn_dtype dtypes[] = {DFGNN_F32, DFGNN_F16, DFGNN_BF16};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
     for (int dim = 32; dim <= 512; dim += 8) {
-      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-      problem.op = DFGNN_OP_SPMM_SUM;
-      problem.dtype = dtypes[i];
-      problem.dim = dim;
+      dfgnn_problem problem =
+          PROBLEM(.op = DFGNN_OP_SPMM_SUM, .dtype = dtypes[i], .dim = dim);
       const dfgnn_setting setting = {.problem = &problem,
                                      .matrix = &matrix,
                                      .signature = &graph,
@@ -158,8 +153,7 @@ TEST(a_problem_that_no_cell_was_measured_for_has_members_of_two) {
   const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
   double unlike, log_ratio[DFGNN_PORTFOLIO_MOST];
   for (int dim = 128; dim <= 160; dim += 32) { /* gt128 is a cell, gt160 none */
-    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-    problem.dim = dim;
+    dfgnn_problem problem = PROBLEM(.dim = dim);
     const dfgnn_setting setting = {.problem = &problem,
                                    .matrix = &matrix,
                                    .signature = &graph,
@@ -278,11 +272,9 @@ TEST(a_nul_ends_no_text) {
 /* The package's own are not read then, and each test has its process. */
 TEST(a_named_file_serves_in_their_place_or_no_context_is_made) {
   char path[] = "portfolios-XXXXXX";
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
   const int fd = mkstemp(path);
-  options.device = "cpu";
-  options.store = "";
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = "");
   ck_assert_int_eq(write(fd, "nonsense\n", 9), 9);
   close(fd);
   setenv("DFGNN_PORTFOLIOS", path, 1);
@@ -342,8 +334,7 @@ TEST(lanes_follow_the_width_of_a_row) {
   dfgnn_signature graph = graph_of(2708, 10556, 168, 1);
   const dfgnn_matrix matrix = matrix_of(&graph);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-    problem.dim = rows[i].dim;
+    dfgnn_problem problem = PROBLEM(.dim = rows[i].dim);
     const dfgnn_setting setting = {.problem = &problem,
                                    .matrix = &matrix,
                                    .signature = &graph,
@@ -372,8 +363,7 @@ TEST(a_member_that_does_not_run_has_no_substitute) {
                           "graphs hub\n"
                           "times 1 0\n"
                           "times 2 40\n");
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.dim = 64;
+  dfgnn_problem problem = PROBLEM(.dim = 64);
   for (int hub = 0; hub < 2; hub++) {
     dfgnn_signature graph = graph_of(3000, 90000, hub ? 2000 : 200, 1);
     const dfgnn_matrix matrix = matrix_of(&graph);
@@ -448,8 +438,7 @@ TEST(a_cell_that_knows_graphs_as_large_serves_a_large_graph) {
     const char *cell;
   } graphs[] = {{80000, "own"}, {200000, "own"}, {9000000, "other"}};
   for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
-    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-    problem.dim = 64;
+    dfgnn_problem problem = PROBLEM(.dim = 64);
     dfgnn_signature graph = graph_of(3000, graphs[i].edges, 1500, 1);
     const dfgnn_matrix matrix = matrix_of(&graph);
     const dfgnn_setting setting = {.problem = &problem,
@@ -467,10 +456,7 @@ TEST(a_cell_that_knows_graphs_as_large_serves_a_large_graph) {
 
 TEST(quantities_are_products_and_quotients) {
   dfgnn_signature graph = graph_of(1000, 6000, 60, 1);
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.heads = 2;
-  problem.dim = 40;
-  problem.dtype = DFGNN_BF16;
+  dfgnn_problem problem = PROBLEM(.heads = 2, .dim = 40, .dtype = DFGNN_BF16);
   const dfgnn_setting setting = {
       .problem = &problem, .signature = &graph, .device = &devices[1]};
   static const struct {

@@ -80,14 +80,10 @@ static void check(const expected *wanted, const float *x, int degree) {
   results r = {.wanted = wanted, .x = x};
   const dfgnn_problem problem =
       aggregate_problem(wanted->op, DFGNN_PASS_FORWARD, DFGNN_F32, 1, 1);
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
-  args.out = r.out;
-  args.out_min = r.low;
-  args.out_max = r.high;
-  args.out_std = r.std;
-  args.arg_min = wanted->without_arg ? NULL : r.arg_low;
-  args.arg_max = wanted->without_arg ? NULL : r.arg_high;
+  dfgnn_args args =
+      ARGS(.value = x, .out = r.out, .out_min = r.low, .out_max = r.high,
+           .out_std = r.std, .arg_min = wanted->without_arg ? NULL : r.arg_low,
+           .arg_max = wanted->without_arg ? NULL : r.arg_high);
   each_variant(ctx, star_of(degree), &problem, &args, are_expected, &r);
 }
 
@@ -246,11 +242,8 @@ TEST(of_equal_maxima_the_first_gets_the_gradient) {
   float grad[3];
   const dfgnn_problem problem = aggregate_problem(
       DFGNN_OP_REDUCE_MAX, DFGNN_PASS_BACKWARD, DFGNN_F32, 1, 1);
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
-  args.grad_out = grad_out;
-  args.arg_max = (int32_t *)arg;
-  args.grad_value = grad;
+  dfgnn_args args = ARGS(.value = x, .grad_out = grad_out,
+                         .arg_max = (int32_t *)arg, .grad_value = grad);
   each_variant(ctx, star_of(3), &problem, &args, first_gets_all, grad);
 }
 

@@ -54,13 +54,10 @@ static void fill(tensors *t) {
 }
 
 static void execute(const dfgnn_plan *plan, dfgnn_pass pass, tensors *t) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
   void *workspace =
       aligned_alloc(256, (dfgnn_plan_workspace(plan) / 256 + 1) * 256);
-  args.query = t->in[0];
-  args.key = t->in[1];
-  args.value = t->in[2];
-  args.lse = t->out[3];
+  dfgnn_args args = ARGS(.query = t->in[0], .key = t->in[1], .value = t->in[2],
+                         .lse = t->out[3]);
   if (pass == DFGNN_PASS_FORWARD) {
     args.out = t->out[0];
     args.arg_max = t->arg;
@@ -77,12 +74,7 @@ static void execute(const dfgnn_plan *plan, dfgnn_pass pass, tensors *t) {
 }
 
 static dfgnn_problem problem_of(dfgnn_op op, dfgnn_pass pass) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = op;
-  problem.pass = pass;
-  problem.heads = 1;
-  problem.dim = WIDTH;
-  return problem;
+  return PROBLEM(.op = op, .pass = pass, .heads = 1, .dim = WIDTH);
 }
 
 /* Compares a plan of a graph that held other edges with one of a graph that

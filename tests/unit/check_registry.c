@@ -79,10 +79,7 @@ static const char *refusal_by(const char *variant, const char *backend) {
   return dfgnn__variant_refusal(v, &setting);
 }
 
-static void set_up(void) {
-  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem.dim = 32;
-}
+static void set_up(void) { problem = PROBLEM(.dim = 32); }
 
 TEST(every_variant_is_found_by_its_name) {
   size_t count = dfgnn__variant_count();

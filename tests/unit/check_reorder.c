@@ -405,9 +405,8 @@ TEST(a_wrong_matrix_is_refused) {
 TEST(too_many_nodes_are_refused) {
   /* 1.2e9 columns beside as many rows, none of which is read */
   dfgnn__adjacency graph;
-  dfgnn_csr csr = DFGNN_CSR_INIT;
-  csr.destinations = 1200000000;
-  csr.sources = 1200000001;
+  dfgnn_csr csr =
+      INIT(dfgnn_csr, .destinations = 1200000000, .sources = 1200000001);
   ck_fails(dfgnn__adjacency_build(&graph, &csr), DFGNN_ERROR_UNSUPPORTED,
            "2400000001 rows and columns, expected at most 2147483647");
 }

@@ -74,9 +74,7 @@ static dfgnn_signature graph_of(uint64_t fingerprint, int64_t edges) {
 }
 
 static void set_up(void) {
-  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem.dtype = DFGNN_F64;
-  problem.dim = 32;
+  problem = PROBLEM(.dtype = DFGNN_F64, .dim = 32);
   count = own = 0;
   family = "";
   dfgnn__members_for_tests(members);

@@ -52,9 +52,7 @@ static void set_up(void) {
   snprintf(path, sizeof path, "%s/a.db", directory);
   snprintf(other, sizeof other, "%s/b.db", directory);
   csr = ring(100, degree);
-  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem.dtype = DFGNN_F64;
-  problem.dim = 8;
+  problem = PROBLEM(.dtype = DFGNN_F64, .dim = 8);
   be_member(fake_names[0]);
 }
 
@@ -155,8 +153,7 @@ static void *work(void *data) {
   worker *w = data;
   dfgnn_problem mine = problem;
   double out[100 * 8 * 3];
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.query = args.key = args.value = args.out = out;
+  dfgnn_args args = ARGS(.query = out, .key = out, .value = out, .out = out);
   while (atomic_load(&going)) {
     dfgnn_counters counters = DFGNN_COUNTERS_INIT;
     char digest[DFGNN_DIGEST_SIZE];
@@ -175,13 +172,11 @@ static void *work(void *data) {
 }
 
 TEST(sixteen_threads_run_while_the_store_changes) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
   pthread_t threads[THREADS];
   worker workers[THREADS];
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  options.device = "cpu";
-  options.store = path;
+  dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = path);
   options.threads = 1; /* ThreadSanitizer does not see through OpenMP's */
   ck_ok(dfgnn_context_create(&ctx, &options));
   own_context(ctx);
@@ -218,11 +213,7 @@ static void fill(float *x, size_t count, uint64_t seed) {
 static void compute(float *out, char variant[160], const char *stores,
                     const float *q, const float *k, const float *v) {
   dfgnn_context *ctx = cpu_context(stores);
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.query = q;
-  args.key = k;
-  args.value = v;
-  args.out = out;
+  dfgnn_args args = ARGS(.query = q, .key = k, .value = v, .out = out);
   dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));

@@ -39,16 +39,14 @@ static void forward(dfgnn_op op, dfgnn_args *args, int heads, int dim,
 TEST(sums_count_duplicate_edges_twice_and_empty_rows_as_zero) {
   const double x[] = {1, 2, 10, 20, 100, 200};
   const double out[] = {110, 220, 0, 0, 102, 204};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
+  dfgnn_args args = ARGS(.value = x);
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
 
 TEST(means_divide_by_the_number_of_edges) {
   const double x[] = {1, 2, 10, 20, 100, 200};
   const double out[] = {55, 110, 0, 0, 34, 68};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
+  dfgnn_args args = ARGS(.value = x);
   forward(DFGNN_OP_SPMM_MEAN, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
 
@@ -56,10 +54,7 @@ TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
   const double x[] = {1, 10, 100}, r[] = {2, 3, 5}, c[] = {7, 11, 13};
   const double sum[] = {2 * (110. + 1300), 0, 5 * (7. + 7 + 1300)};
   const double mean[] = {sum[0] / 2, 0, sum[2] / 3};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
-  args.scale_dst = r;
-  args.scale_src = c;
+  dfgnn_args args = ARGS(.value = x, .scale_dst = r, .scale_src = c);
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 1, DFGNN_LAYOUT_NHD, sum);
   forward(DFGNN_OP_SPMM_MEAN, &args, 1, 1, DFGNN_LAYOUT_NHD, mean);
 }
@@ -67,9 +62,7 @@ TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
 TEST(an_infinite_scale_of_an_empty_row_leaves_zero) {
   const double x[] = {1, 10, 100}, r[] = {1, INFINITY, NAN};
   const double out[] = {110, 0, NAN};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
-  args.scale_dst = r;
+  dfgnn_args args = ARGS(.value = x, .scale_dst = r);
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 1, DFGNN_LAYOUT_NHD, out);
 }
 
@@ -81,9 +74,7 @@ TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
   const double ndh[] = {1, 3, 2, 4, 10, 30, 20, 40, 100, 300, 200, 400};
   const double out_ndh[] = {310, 1260, 620, 1680, 0,    0,
                             0,   0,    912, 3042, 1824, 4056};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.edge_weight = w;
-  args.value = nhd;
+  dfgnn_args args = ARGS(.edge_weight = w, .value = nhd);
   forward(DFGNN_OP_SPMM_WEIGHTED, &args, 2, 2, DFGNN_LAYOUT_NHD, out);
   args.value = ndh;
   forward(DFGNN_OP_SPMM_WEIGHTED, &args, 2, 2, DFGNN_LAYOUT_NDH, out_ndh);
@@ -92,8 +83,7 @@ TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
 TEST(nan_and_infinity_reach_their_own_rows_and_features_only) {
   const double x[] = {1, INFINITY, 10, NAN, 100, -INFINITY};
   const double out[] = {110, NAN, 0, 0, 102, NAN};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = x;
+  dfgnn_args args = ARGS(.value = x);
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
 

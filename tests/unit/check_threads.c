@@ -78,24 +78,15 @@ static const struct {
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
 static dfgnn_problem problem_of(int p) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.op = problems[p].op;
-  problem.pass = problems[p].pass;
-  problem.dim = DIM;
-  return problem;
+  return PROBLEM(.op = problems[p].op, .pass = problems[p].pass, .dim = DIM);
 }
 
 static dfgnn_args args_of(results *r) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
   memset(r, 0, sizeof *r);
-  args.query = args.key = args.value = args.grad_out = feature;
-  args.out = r->out;
-  args.lse = r->lse;
-  args.arg_max = r->arg;
-  args.grad_query = r->gradient[0];
-  args.grad_key = r->gradient[1];
-  args.grad_value = r->gradient[2];
-  return args;
+  return ARGS(.query = feature, .key = feature, .value = feature,
+              .grad_out = feature, .out = r->out, .lse = r->lse,
+              .arg_max = r->arg, .grad_query = r->gradient[0],
+              .grad_key = r->gradient[1], .grad_value = r->gradient[2]);
 }
 
 static void execute(results *r, const dfgnn_plan *plan) {
@@ -295,12 +286,11 @@ TEST(threads_run_one_race) {
  * the others in one of their own, all into one file. */
 static void tune(int number) {
   dfgnn_problem problem = problem_of(0);
-  dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_context *ctx = number % 2 ? cpu_context(store) : shared_ctx;
   dfgnn_graph *graph = shared_graph;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
   char digest[DFGNN_DIGEST_SIZE];
-  options.budget_s = .05;
+  dfgnn_tune_options options = INIT(dfgnn_tune_options, .budget_s = .05);
   problem.dim = 1 + number;
   if (number % 2)
     ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));

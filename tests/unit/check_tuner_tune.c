@@ -171,11 +171,8 @@ static void set_up(void) {
   unlink(path);
   csr = ring(20, degree);
   csr.name = "ring";
-  problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem.dim = 4;
-  options = (dfgnn_tune_options)DFGNN_TUNE_OPTIONS_INIT;
-  options.budget_s = 5;
-  options.seed = 1;
+  problem = PROBLEM(.dim = 4);
+  options = INIT(dfgnn_tune_options, .budget_s = 5, .seed = 1);
   report = (dfgnn_tune_report)DFGNN_TUNE_REPORT_INIT;
   open_context(path);
 }
@@ -576,11 +573,9 @@ TEST(a_family_that_no_portfolio_knows_is_found) {
 
 static dfgnn_status tune_call(float *out, double most_s) {
   static float in[20 * 4];
-  dfgnn_args args = DFGNN_ARGS_INIT;
   for (int i = 0; i < 20 * 4; i++)
     in[i] = (float)(i % 7);
-  args.query = args.key = args.value = in;
-  args.out = out;
+  dfgnn_args args = ARGS(.query = in, .key = in, .value = in, .out = out);
   return dfgnn_tune_call(&report, ctx, graph, &problem, &args, most_s);
 }
 

@@ -29,6 +29,16 @@
                   "'%s' does not hold '%s'", dfgnn_last_error(), text);        \
   } while (0)
 
+/* INIT(dfgnn_options, .device = "cpu"): a descriptor with members that differ
+ * from those of its _INIT; PROBLEM and ARGS have other defaults than 0. */
+#define INIT(type, ...) ((type){.struct_size = sizeof(type), __VA_ARGS__})
+#define PROBLEM(...)                                                           \
+  INIT(dfgnn_problem, .heads = 1, .dim = 64, .deterministic = 1,               \
+       .max_workspace = -1, __VA_ARGS__)
+#define ARGS(...)                                                              \
+  INIT(dfgnn_args, .scale = DFGNN_SCALE_DEFAULT, .slope = 0.2, __VA_ARGS__)
+#pragma GCC diagnostic ignored "-Woverride-init" /* the defaults */
+
 /* ---- what a test owns ---------------------------------------------------- */
 
 /* Things that a test made and that are destroyed behind it, the last first.
