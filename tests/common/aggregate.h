@@ -7,19 +7,6 @@
 #include "lib/registry.h"
 #include "tests/unit/fixture.h"
 
-static inline dfgnn_problem aggregate_problem(dfgnn_op op, dfgnn_pass pass,
-                                              dfgnn_dtype dtype, int heads,
-                                              int dim) {
-  return PROBLEM(.op = op, .pass = pass, .dtype = dtype, .heads = heads,
-                 .dim = dim);
-}
-
-static inline void run_variant(dfgnn_context *ctx, dfgnn_graph *graph,
-                               const dfgnn_problem *problem,
-                               const dfgnn_args *args, const char *variant) {
-  execute_plan(forced_on(ctx, graph, problem, variant), args);
-}
-
 /* Calls check(data, variant) after each variant that applies ran. */
 static inline void
 each_variant(dfgnn_context *ctx, dfgnn_graph *graph,
@@ -31,10 +18,10 @@ each_variant(dfgnn_context *ctx, dfgnn_graph *graph,
   ck_ok(dfgnn__problem_complete(&complete, problem));
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    dfgnn_setting setting = dfgnn__setting(graph, &complete);
+    const dfgnn_setting setting = dfgnn__setting(graph, &complete);
     if (dfgnn__variant_refusal(v, &setting))
       continue;
-    run_variant(ctx, graph, problem, args, v->name);
+    execute_plan(forced_on(ctx, graph, problem, v->name), args);
     check(data, v->name);
     count++;
   }

@@ -2,9 +2,7 @@
 
 #include <math.h>
 
-#include "lib/graph.h"
-#include "lib/plan.h"
-#include "tests/unit/fixture.h"
+#include "tests/common/session.h"
 
 /* The hub is the last of OTHERS rows or columns, so that its last edge is the
  * last of the graph. */
@@ -120,18 +118,11 @@ static int has_problem(int number, const variant_test *test) {
 static int check_variant(const dfgnn_variant *v, const hub *h,
                          dfgnn_graph *graph, const dfgnn_problem *problem,
                          dfgnn_harness *harness) {
-  dfgnn_setting setting = dfgnn__setting(graph, problem);
   dfgnn_plan *plan;
   double error;
-  if (strcmp(v->family->backend, graph->ctx->backend->name) != 0 ||
-      dfgnn__variant_refusal(v, &setting))
+  if (!serves(&plan, graph, problem, v))
     return 0;
-  dfgnn_status status =
-      dfgnn_plan_create_forced(&plan, graph->ctx, graph, problem, v->name);
-  if (status == DFGNN_ERROR_UNSUPPORTED)
-    return 0;
-  ck_ok(status);
-  status = dfgnn__harness_check(&error, harness, plan);
+  dfgnn_status status = dfgnn__harness_check(&error, harness, plan);
   ck_assert_msg(status == DFGNN_OK, "%s on %s, %s %s %s: %s", v->name, h->name,
                 dfgnn_name(DFGNN_NAMES_OP, problem->op),
                 dfgnn_name(DFGNN_NAMES_PASS, problem->pass),

@@ -4,28 +4,14 @@
 
 #include "kernels/common/half.h"
 #include "kernels/common/number.h"
-#include "lib/graph.h"
 #include "lib/key.h"
-#include "lib/operator.h"
-#include "lib/plan.h"
-#include "lib/registry.h"
-#include "tests/common/shapes.h"
-#include "tests/unit/fixture.h"
-#include "tuner/harness.h"
+#include "tests/common/session.h"
 
 /* check_every_variant has 18 problems; a variant of a family of n variants is
  * checked in one of 1 + n / TURN of them. */
 enum { TURN = 5 };
 
 /* ---- loops --------------------------------------------------------------- */
-
-typedef struct session {
-  dfgnn_context *ctx;
-  shape shape;
-  dfgnn_graph *graph;
-  dfgnn_problem problem;
-  dfgnn_harness *harness;
-} session;
 
 /* DFGNN_TEST_FAMILY=TEXT checks only variants whose names hold TEXT, for work
  * on one family. */
@@ -123,18 +109,9 @@ typedef void (*visit)(session *, dfgnn_plan *, void *);
 
 static int visit_variant(session *s, const dfgnn_variant *variant, visit f,
                          void *data) {
-  dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
   dfgnn_plan *plan;
-  if (!is_wanted(variant))
+  if (!is_wanted(variant) || !serves(&plan, s->graph, &s->problem, variant))
     return 0;
-  if (strcmp(variant->family->backend, s->ctx->backend->name) != 0 ||
-      dfgnn__variant_refusal(variant, &setting))
-    return 0;
-  dfgnn_status status = dfgnn_plan_create_forced(&plan, s->ctx, s->graph,
-                                                 &s->problem, variant->name);
-  if (status == DFGNN_ERROR_UNSUPPORTED) /* the graph is not for it */
-    return 0;
-  ck_ok(status);
   f(s, plan, data);
   dfgnn_plan_destroy(plan);
   return 1;
@@ -656,12 +633,10 @@ static void gives_the_value(session *s, dfgnn_plan *plan, void *data) {
   const int32_t *offsets = s->shape.csr.offsets;
   const int64_t numbers = s->graph->matrix.destinations * ROW;
   const size_t bytes = (size_t)numbers * dfgnn_dtype_size(s->problem.dtype);
-  void *workspace, *out = malloc(bytes);
+  void *out = malloc(bytes);
   (void)data;
-  ck_ok(dfgnn__harness_workspace(&workspace, s->harness, plan));
-  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
-  ck_ok(s->ctx->backend->synchronize(s->ctx->device, NULL));
-  ck_ok(s->ctx->backend->copy(s->ctx->device, out, args->out, bytes));
+  execute(s, plan, args);
+  copy(s, out, args->out, bytes);
   for (int64_t i = 0; i < numbers; i++) {
     const double found = dfgnn__number_at(s->problem.dtype, out, i);
     const int has_edges = offsets[i / ROW] < offsets[i / ROW + 1];
@@ -839,31 +814,23 @@ enum { OUTPUT_BYTES = 16 << 20 }; /* room for two calls */
 /* Copies all tensors that the operator writes, one after the other, into memory
  * that ends at `room`; returns the end of the copies. */
 static char *take_outputs(session *s, char *to, const char *room) {
-  const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
-  const dfgnn_matrix *m = &s->graph->matrix;
   dfgnn_args args = *dfgnn__harness_args(s->harness);
-  for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
+  for (const dfgnn_tensor *t = operator_of(s)->tensors; t->name; t++) {
     const void *from = *dfgnn__tensor_slot(t, &args);
     if (dfgnn__role_reads(t->role) || !from)
       continue;
-    size_t bytes = (size_t)dfgnn__tensor_elements(
-                       t, &s->problem, m->destinations, m->sources, m->edges) *
-                   dfgnn__tensor_element_size(t, &s->problem);
+    size_t bytes = bytes_of(s, t);
     ck_assert_int_le((int64_t)bytes, room - to);
-    ck_ok(s->ctx->backend->copy(s->ctx->device, to, from, bytes));
+    copy(s, to, from, bytes);
     to += bytes;
   }
   return to;
 }
 
 static void repeats(session *s, dfgnn_plan *plan, void *data) {
-  const dfgnn_args *args = dfgnn__harness_args(s->harness);
   char *first = data, *second = NULL, *end = NULL;
-  void *workspace;
-  ck_ok(dfgnn__harness_workspace(&workspace, s->harness, plan));
   for (int k = 0; k < 2; k++) {
-    ck_ok(dfgnn_execute(plan, args, workspace, NULL));
-    ck_ok(s->ctx->backend->synchronize(s->ctx->device, NULL));
+    execute(s, plan, dfgnn__harness_args(s->harness));
     second = k ? end : first;
     end = take_outputs(s, second, first + OUTPUT_BYTES);
     ck_assert_ptr_ne(end, second);

@@ -16,7 +16,9 @@ try() {
 }
 try "$emulator" "$tests/check_gpu_backend"
 try DFGNN_TEST_FEW=7 DFGNN_TEST_PART=0/61 "$emulator" "$tests/check_gpu_lists"
-try DFGNN_TEST_FEW=101 "$emulator" "$tests/check_gpu_execute"
+for case in execute places; do
+  try CK_RUN_CASE=$case DFGNN_TEST_FEW=101 "$emulator" "$tests/check_gpu_execute"
+done
 # Parts 0 and 4 are GT in f32, forward and backward; part 26 is GATv2 in bf16.
 for part in 0/104 4/104; do
   try CK_RUN_CASE=edge_features DFGNN_TEST_FEW=7 DFGNN_TEST_PART=$part \

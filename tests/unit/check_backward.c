@@ -2,16 +2,9 @@
  * promise beside agreeing with them. */
 #include <math.h>
 
-#include "lib/context.h"
-#include "lib/graph.h"
-#include "lib/operator.h"
-#include "lib/plan.h"
-#include "lib/registry.h"
 #include "lib/views.h"
 #include "tests/common/messages.h"
-#include "tests/common/shapes.h"
-#include "tests/unit/fixture.h"
-#include "tuner/harness.h"
+#include "tests/common/session.h"
 
 /* ---- finite differences -------------------------------------------------- */
 
@@ -351,64 +344,36 @@ TEST_LOOP(edge_features_are_as_if_each_edge_had_a_source_of_its_own, 0,
 
 /* ---- variants ------------------------------------------------------------ */
 
-typedef struct session {
-  dfgnn_context *ctx;
-  shape shape;
-  dfgnn_graph *graph;
-  dfgnn_problem problem;
-  dfgnn_harness *harness;
-} session;
-
-static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
-                         int threads) {
-  dfgnn_problem problem =
+static void open_op(session *s, dfgnn_op op, dfgnn_pass pass, int which,
+                    int threads) {
+  const dfgnn_problem problem =
       PROBLEM(.op = op, .pass = pass, .heads = HEADS, .dim = 20,
               .dropout = DFGNN_OPS_ATTENTION >> op & 1);
   s->shape = shape_make(which, shape_seed());
   s->ctx = context_on("cpu", "", threads);
-  s->graph = graph_on(s->ctx, &s->shape.csr);
-  ck_ok(dfgnn__problem_complete(&s->problem, &problem));
-  ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
-                              shape_seed()));
+  open_session(s, &problem);
 }
 
-static void close_session(session *s) { dfgnn__harness_destroy(s->harness); }
-
-static size_t bytes_of(const session *s, const dfgnn_tensor *t) {
-  const dfgnn_matrix *m = &s->graph->matrix;
-  return (size_t)dfgnn__tensor_elements(t, &s->problem, m->destinations,
-                                        m->sources, m->edges) *
-         dfgnn__tensor_element_size(t, &s->problem);
-}
-
-static void execute(session *s, const char *variant, const dfgnn_args *args) {
-  void *workspace;
-  dfgnn_plan *plan = forced_on(s->ctx, s->graph, &s->problem, variant);
-  ck_ok(dfgnn__harness_workspace(&workspace, s->harness, plan));
-  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
-}
-
-static int applies(const session *s, const dfgnn_variant *v) {
-  dfgnn_setting setting = dfgnn__setting(s->graph, &s->problem);
-  return !dfgnn__variant_refusal(v, &setting);
+static void execute_by(session *s, const char *variant,
+                       const dfgnn_args *args) {
+  execute(s, forced_on(s->ctx, s->graph, &s->problem, variant), args);
 }
 
 /* Asserts that a gradient that is wanted alone is as it is among all. */
 static void check_alone(session *s, const char *variant,
                         const dfgnn_tensor *wanted) {
-  const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
   dfgnn_args all = *dfgnn__harness_args(s->harness), one = all;
   size_t bytes = bytes_of(s, wanted);
   float *expected = zeros_of((int64_t)bytes, 1);
   float *found = zeros_of((int64_t)bytes, 1);
   double rms = 0;
-  execute(s, variant, &all);
+  execute_by(s, variant, &all);
   memcpy(expected, *dfgnn__tensor_slot(wanted, &all), bytes);
-  for (const dfgnn_tensor *t = op->tensors; t->name; t++)
+  for (const dfgnn_tensor *t = operator_of(s)->tensors; t->name; t++)
     if (t->role == DFGNN_ROLE_GRADIENT && t != wanted)
       *dfgnn__tensor_slot(t, &one) = NULL;
   *dfgnn__tensor_slot(wanted, &one) = found;
-  execute(s, variant, &one);
+  execute_by(s, variant, &one);
   size_t count = bytes / sizeof *found;
   for (size_t i = 0; i < count; i++)
     rms += (double)expected[i] * expected[i] / (double)count;
@@ -423,11 +388,11 @@ TEST_LOOP(each_gradient_can_be_asked_for_alone, 0, DFGNN_OP_COUNT) {
   const dfgnn_operator *op = dfgnn__operator((dfgnn_op)_i, DFGNN_PASS_BACKWARD);
   session s;
   int checks = 0;
-  open_session(&s, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 2);
+  open_op(&s, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 2);
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     for (const dfgnn_tensor *t = op->tensors; t->name; t++)
       if (t->role == DFGNN_ROLE_GRADIENT && dfgnn__tensor_used(t, &s.problem) &&
-          applies(&s, dfgnn__variant(i))) {
+          applies(dfgnn__variant(i), s.graph, &s.problem)) {
         check_alone(&s, dfgnn__variant(i)->name, t);
         checks++;
       }
@@ -442,16 +407,16 @@ TEST_LOOP(parameters_have_the_same_gradient_for_any_number_of_threads, 0,
   int compared = 0;
   if (_i != DFGNN_OP_AGNN && _i != DFGNN_OP_GATV2)
     return;
-  open_session(&one, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 1);
-  open_session(&three, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 3);
+  open_op(&one, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 1);
+  open_op(&three, (dfgnn_op)_i, DFGNN_PASS_BACKWARD, 4, 3);
   const dfgnn_args *a = dfgnn__harness_args(one.harness);
   const dfgnn_args *b = dfgnn__harness_args(three.harness);
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (!applies(&one, v))
+    if (!applies(v, one.graph, &one.problem))
       continue;
-    execute(&one, v->name, a);
-    execute(&three, v->name, b);
+    execute_by(&one, v->name, a);
+    execute_by(&three, v->name, b);
     ck_assert_msg(
         _i == DFGNN_OP_AGNN
             ? !memcmp(a->grad_beta, b->grad_beta, sizeof(float))
@@ -469,7 +434,7 @@ TEST_LOOP(parameters_have_the_same_gradient_for_any_number_of_threads, 0,
 TEST(dropout_follows_its_seed_wherever_that_is) {
   session s;
   uint64_t seed = 12345;
-  open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
+  open_op(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
   dfgnn_args args = *dfgnn__harness_args(s.harness);
   size_t bytes = bytes_of(&s, tensor(&s.problem, "out"));
   char *by_value = zeros_of((int64_t)bytes, 1);
@@ -477,14 +442,14 @@ TEST(dropout_follows_its_seed_wherever_that_is) {
       "cpu.attention.fwd.online/simd=portable,prefetch=0,schedule=serial";
 
   args.seed_value = seed;
-  execute(&s, variant, &args);
+  execute_by(&s, variant, &args);
   memcpy(by_value, args.out, bytes);
   args.seed_value = 1;
   args.seed = &seed;
-  execute(&s, variant, &args);
+  execute_by(&s, variant, &args);
   ck_assert(!memcmp(by_value, args.out, bytes));
   seed++;
-  execute(&s, variant, &args);
+  execute_by(&s, variant, &args);
   ck_assert(memcmp(by_value, args.out, bytes) != 0);
   close_session(&s);
 }
@@ -493,14 +458,14 @@ TEST(dropout_follows_its_seed_wherever_that_is) {
 TEST(dropout_keeps_the_mean_of_out) {
   session s;
   double sum = 0;
-  open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
+  open_op(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
   int64_t rows = s.graph->matrix.destinations;
   int64_t numbers = s.graph->matrix.sources * HEADS * 20;
   ck_ok(dfgnn__harness_set(s.harness, "value", 0, numbers, 1));
   dfgnn_args args = *dfgnn__harness_args(s.harness);
-  execute(&s,
-          "cpu.attention.fwd.online/simd=portable,prefetch=0,schedule=serial",
-          &args);
+  execute_by(
+      &s, "cpu.attention.fwd.online/simd=portable,prefetch=0,schedule=serial",
+      &args);
   for (int64_t i = 0; i < rows * HEADS; i++)
     sum += (double)((const float *)args.out)[i * 20];
   sum /= (double)(rows * HEADS);

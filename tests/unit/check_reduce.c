@@ -78,8 +78,7 @@ static void are_expected(const void *data, const char *variant) {
 
 static void check(const expected *wanted, const float *x, int degree) {
   results r = {.wanted = wanted, .x = x};
-  const dfgnn_problem problem =
-      aggregate_problem(wanted->op, DFGNN_PASS_FORWARD, DFGNN_F32, 1, 1);
+  const dfgnn_problem problem = PROBLEM(.op = wanted->op, .dim = 1);
   dfgnn_args args =
       ARGS(.value = x, .out = r.out, .out_min = r.low, .out_max = r.high,
            .out_std = r.std, .arg_min = wanted->without_arg ? NULL : r.arg_low,
@@ -240,8 +239,8 @@ TEST(of_equal_maxima_the_first_gets_the_gradient) {
   const float x[] = {4, 4, 4}, grad_out[] = {5, 6, 7};
   const int32_t arg[] = {0, -1, 0};
   float grad[3];
-  const dfgnn_problem problem = aggregate_problem(
-      DFGNN_OP_REDUCE_MAX, DFGNN_PASS_BACKWARD, DFGNN_F32, 1, 1);
+  const dfgnn_problem problem =
+      PROBLEM(.op = DFGNN_OP_REDUCE_MAX, .pass = DFGNN_PASS_BACKWARD, .dim = 1);
   dfgnn_args args = ARGS(.value = x, .grad_out = grad_out,
                          .arg_max = (int32_t *)arg, .grad_value = grad);
   each_variant(ctx, star_of(3), &problem, &args, first_gets_all, grad);

@@ -28,7 +28,7 @@ static void forward(dfgnn_op op, dfgnn_args *args, int heads, int dim,
   double out[64];
   dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
   dfgnn_problem problem =
-      aggregate_problem(op, DFGNN_PASS_FORWARD, DFGNN_F64, heads, dim);
+      PROBLEM(.op = op, .dtype = DFGNN_F64, .heads = heads, .dim = dim);
   expected e = {out, numbers, NODES * heads * dim};
   problem.layout = layout;
   args->out = out;
