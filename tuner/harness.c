@@ -435,10 +435,6 @@ static double constant(const void *value, int64_t i) {
 
 dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
                                 int64_t first, int64_t count, double value) {
-  if (count < 0)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "cannot set %lld numbers of %s, expected >= 0",
-                       (long long)count, tensor);
   return dfgnn__harness_fill(h, tensor, first, count, constant, &value);
 }
 

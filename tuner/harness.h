@@ -49,12 +49,12 @@ dfgnn_status dfgnn__harness_lend(dfgnn_harness **harness, dfgnn_context *ctx,
                                  const dfgnn_args *args);
 
 /* Sets the numbers first .. first + count - 1 of an input, in the order of the
- * problem's layout.  Call it before the first check. */
+ * problem's layout; count -1: all from first.  Call it before the first check.
+ */
 dfgnn_status dfgnn__harness_set(dfgnn_harness *harness, const char *tensor,
                                 int64_t first, int64_t count, double value);
 
-/* Sets the numbers as dfgnn__harness_set does, number i to number(data, i);
- * count -1: all from first. */
+/* Sets the numbers as dfgnn__harness_set does, number i to number(data, i). */
 dfgnn_status dfgnn__harness_fill(dfgnn_harness *harness, const char *tensor,
                                  int64_t first, int64_t count,
                                  double (*number)(const void *, int64_t),

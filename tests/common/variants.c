@@ -447,12 +447,11 @@ static void infinite_value(session *s, dfgnn_op op) {
 
 /* Every score of row 1 is -inf; in GAT those of source 2 are, too. */
 static void minus_infinity(session *s, dfgnn_op op) {
-  int64_t sources = s->graph->matrix.sources;
   if (op == DFGNN_OP_GAT) {
     set(s, "score_dst", HEADS, HEADS, -INFINITY);
     set(s, "score_src", 2 * HEADS, HEADS, -INFINITY);
   } else if (op == DFGNN_OP_GT) {
-    set(s, "key", 0, sources * ROW, 1);
+    set(s, "key", 0, -1, 1);
     set(s, "query", ROW, ROW, -INFINITY);
   } else if (op == DFGNN_OP_GATV2) {
     set(s, "att", 0, ROW, 1);
@@ -473,23 +472,21 @@ static void zero_norms(session *s, dfgnn_op op) {
 
 /* A softmax that starts from 0 instead of the maximum would lose the row. */
 static void far_below_zero(session *s, dfgnn_op op) {
-  int64_t rows = s->graph->matrix.destinations;
   if (op == DFGNN_OP_GAT) {
-    set(s, "score_dst", 0, rows * HEADS, -4096);
-    set(s, "score_src", 0, s->graph->matrix.sources * HEADS, 0);
+    set(s, "score_dst", 0, -1, -4096);
+    set(s, "score_src", 0, -1, 0);
   }
   if (op == DFGNN_OP_GT) {
-    set(s, "key", 0, s->graph->matrix.sources * ROW, -16);
-    set(s, "query", 0, rows * ROW, 16);
+    set(s, "key", 0, -1, -16);
+    set(s, "query", 0, -1, 16);
   }
 }
 
 /* The scores of a row rise from edge to edge, so far that each makes those
  * before it small: columns are in order, in blocks of ten. */
 static void rising(session *s, dfgnn_op op) {
-  const int64_t rows = s->graph->matrix.destinations;
   if (op == DFGNN_OP_GT)
-    set(s, "query", 0, rows * ROW, 1);
+    set(s, "query", 0, -1, 1);
   for (int64_t j = 0; j < s->graph->matrix.sources; j++) {
     const double step = 4 * (double)(j % 10);
     if (op == DFGNN_OP_GT)
@@ -659,15 +656,14 @@ void check_equal_values(const char *device, const variant_test *test) {
   for (int k = 0; k < (test->dtype == DFGNN_F32 ? 4 : 2); k++) {
     s.problem = problem_of(test, HEADS, k % 2 ? 32 : DIM, DFGNN_LAYOUT_NHD,
                            k < 2 ? BIAS : BIAS | TF32);
-    const int64_t row = HEADS * s.problem.dim;
     if (!open_problem(&s))
       continue;
-    set(&s, "value", 0, m->sources * row, equal_value);
+    set(&s, "value", 0, -1, equal_value);
     if (test->op == DFGNN_OP_GT)
-      set(&s, "key", 0, m->sources * row, 0);
+      set(&s, "key", 0, -1, 0);
     if (test->op == DFGNN_OP_GAT)
-      set(&s, "score_src", 0, m->sources * HEADS, 0);
-    set(&s, "bias", 0, m->edges * HEADS, 0);
+      set(&s, "score_src", 0, -1, 0);
+    set(&s, "bias", 0, -1, 0);
     for (int64_t i = 0; i < m->destinations; i++)
       if (offsets[i] < offsets[i + 1])
         set(&s, "bias", offsets[i] * HEADS, HEADS, bias);
