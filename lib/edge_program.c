@@ -12,7 +12,6 @@
 /* Takes the dag, on failure too. */
 static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
   dfgnn_edge_program *made = calloc(1, sizeof *made);
-  dfgnn_status status;
   if (!made) {
     dfgnn__dag_free(dag);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
@@ -24,7 +23,8 @@ static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
   made->dag = dag;
   made->hash = dfgnn__dag_hash(dag);
   made->text = dfgnn__dag_text(dag);
-  status = made->text ? dfgnn__lower(&made->lowered, dag) : DFGNN_ERROR_MEMORY;
+  dfgnn_status status =
+      made->text ? dfgnn__lower(&made->lowered, dag) : DFGNN_ERROR_MEMORY;
   if (!status)
     status = dfgnn__edge_program_settle(made);
   if (status) {

@@ -183,11 +183,10 @@ int tool_graver(int a, int b) {
 
 static int collect(json_t *rows, member *m) {
   int status;
-  json_t *own = NULL;
   if (waitpid(m->pid, &status, 0) != m->pid)
     return tool_error("%s: its process cannot be waited for", m->of->device);
   rewind(m->rows);
-  own = json_loadf(m->rows, 0, NULL);
+  json_t *own = json_loadf(m->rows, 0, NULL);
   if (own)
     json_array_extend(rows, own);
   json_decref(own);

@@ -134,11 +134,10 @@ double dfgnn__harness_number(dfgnn_dtype dtype, const char *host, int64_t i) {
 /* The gradient is added to what the memory held: the sum of both is expected,
  * with one more rounding. */
 static void expect_given(dfgnn_harness *h, dfgnn_buffer *b) {
-  double given;
   uint64_t bytes;
   memset(&bytes, DFGNN_GIVEN_BYTE, sizeof bytes);
-  given = dfgnn__harness_number(dfgnn__harness_type(h, b->tensor),
-                                (const char *)&bytes, 0);
+  double given = dfgnn__harness_number(dfgnn__harness_type(h, b->tensor),
+                                       (const char *)&bytes, 0);
   for (int64_t i = 0; i < numbers(h, b); i++) {
     b->expected[i] += given;
     b->fixed[i] += (float)(b->expected[i] * b->expected[i]);

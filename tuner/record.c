@@ -54,9 +54,8 @@ static void give_up_store(dfgnn_recorder *r, dfgnn_log_level level,
 /* The bandwidth of a large copy, measured once in a context; 0 if it is not
  * known.  On a GPU it would take memory that the program may need. */
 static double copy_gbps(dfgnn_context *ctx) {
-  double rate;
   pthread_mutex_lock(&ctx->lock);
-  rate = ctx->copy_gbps;
+  double rate = ctx->copy_gbps;
   pthread_mutex_unlock(&ctx->lock);
   if (rate || strcmp(ctx->info.backend, "cpu") ||
       ctx->backend->copy_bandwidth(ctx->device, &rate))

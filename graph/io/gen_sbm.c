@@ -116,8 +116,6 @@ dfgnn_status dfgnn__generate_sbm(dfgnn__parts *parts, const double *value) {
   int communities = (int)value[COMMUNITIES];
   double within = 0, between = 0;
   dfgnn__edges edges = {0};
-  uint8_t *community = NULL;
-  double *probability = NULL;
   int64_t *graph_ptr = NULL;
   if (value[MIN_NODES] > value[MAX_NODES])
     return dfgnn__fail(DFGNN_ERROR_INVALID,
@@ -127,8 +125,9 @@ dfgnn_status dfgnn__generate_sbm(dfgnn__parts *parts, const double *value) {
   if (status)
     return status;
   graph_ptr = calloc((size_t)graphs + 1, sizeof *graph_ptr);
-  community = malloc((size_t)(value[BATCH] * value[MAX_NODES]) + 1);
-  probability = malloc((size_t)(communities * communities) * sizeof(double));
+  uint8_t *community = malloc((size_t)(value[BATCH] * value[MAX_NODES]) + 1);
+  double *probability =
+      malloc((size_t)(communities * communities) * sizeof(double));
   if (!graph_ptr || !community || !probability) {
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld graphs",
                          (long long)graphs);

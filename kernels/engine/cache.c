@@ -376,12 +376,11 @@ int dfgnn__cache_find(dfgnn_image *image, const dfgnn_keys_of *keys) {
  */
 static void make_room(void) {
   dfgnn_kernel_file_info info;
-  char *sql;
   int64_t most = limit_bytes();
   if (dfgnn__kernel_file_count(connection, &info) != SQLITE_ROW ||
       info.bytes <= most)
     return;
-  sql = sqlite3_mprintf(
+  char *sql = sqlite3_mprintf(
       "DELETE FROM kernel WHERE key IN (SELECT key FROM (SELECT key, "
       "sum(length(code)) OVER (ORDER BY used DESC, rowid DESC) AS total FROM "
       "kernel) WHERE total > %lld); PRAGMA incremental_vacuum",

@@ -104,7 +104,6 @@ static dfgnn_status unpack(void) {
 
 static dfgnn_status read_file(const char *name, const char *file) {
   char path[4096];
-  char *text = NULL;
   size_t bytes = 0, got;
   dfgnn_status status = DFGNN_OK;
   if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path)
@@ -112,7 +111,7 @@ static dfgnn_status read_file(const char *name, const char *file) {
   FILE *in = fopen(path, "rb");
   if (!in)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be opened", path);
-  text = malloc(MAX_TEXT);
+  char *text = malloc(MAX_TEXT);
   if (!text)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for %s", path);
   while (!status && (got = fread(text + bytes, 1, MAX_TEXT - bytes, in)) > 0)

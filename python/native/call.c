@@ -194,8 +194,6 @@ static PyObject *call(PyObject *module, PyObject *const *given,
   Py_ssize_t size, tensors, i;
   void *plan, *workspace, *stream, *behind;
   call_form form;
-  const call_link *links;
-  const call_field *fields;
   int status;
 
   (void)module;
@@ -207,8 +205,10 @@ static PyObject *call(PyObject *module, PyObject *const *given,
   if ((size_t)size < sizeof form)
     return refused(given, count);
   memcpy(&form, bytes, sizeof form);
-  links = (const call_link *)(const void *)(bytes + sizeof form);
-  fields = (const call_field *)(const void *)(links + form.link_count);
+  const call_link *links =
+      (const call_link *)(const void *)(bytes + sizeof form);
+  const call_field *fields =
+      (const call_field *)(const void *)(links + form.link_count);
   if (!sound(&form, links, fields, (uint64_t)size) ||
       (uint64_t)tensors > form.field_count || PyTuple_Size(given[2]) < tensors)
     return refused(given, count);

@@ -334,9 +334,8 @@ TEST(a_measured_graph_follows_no_other) {
   ck_assert(
       choose_for(stored, 1000, 3, NULL, variant)); /* it may be measured */
   ck_assert_str_eq(variant, FAKE_3);
-  dfgnn_plan *plan = NULL;
   dfgnn_graph *same = graph_of_list(stored, 1000, 3, NULL);
-  plan = plan_of(stored, same);
+  dfgnn_plan *plan = plan_of(stored, same);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
 }
 
@@ -382,7 +381,6 @@ TEST(the_paper_rule_reads_its_capacity) {
   dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = "");
   ck_assert_int_eq(csr.edges, 300);
   for (int super = 0; super < 2; super++) {
-    dfgnn_plan *plan;
     dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
     options.paper_capacity = super ? 3 * 4 : 3 * 4 + 4; /* max degree is 3 */
     ck_ok(dfgnn_context_create(&ctx, &options));
@@ -390,7 +388,7 @@ TEST(the_paper_rule_reads_its_capacity) {
     graph = graph_on(ctx, &csr);
     problem.dtype = DFGNN_F32;
     problem.effort = DFGNN_EFFORT_PAPER;
-    plan = plan_of(ctx, graph);
+    dfgnn_plan *plan = plan_of(ctx, graph);
     ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_PAPER);
     size_t i = 0;
     do

@@ -193,7 +193,6 @@ static void check_nothing(const char *text, const char *place, double x) {
   char whole[512];
   program_graph f = graph_with(2, 60);
   tensors in, out, grad_in, grad_out;
-  dfgnn_edge_program *gradient;
   uint64_t state = 7;
   snprintf(whole, sizeof whole,
            "dst q[2]; src v[2]; rel r[2]; edge e[2]; param p, w[2,2]\n"
@@ -205,7 +204,7 @@ static void check_nothing(const char *text, const char *place, double x) {
   outputs_of(&out, forward, &f.shape, DFGNN_F32);
   is_within_its_bound(forward, &f, &in, &out, 0);
   is_zero_alone(&out, 0, &f, text, x);
-  gradient = gradient_of(forward);
+  dfgnn_edge_program *gradient = gradient_of(forward);
   inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F32, &state);
   for (int i = 0; i < grad_in.count; i++)
     if (grad_in.value[i].role == DFGNN_EDGE_COTANGENT) {

@@ -60,7 +60,6 @@ static dfgnn_csr *permuted_by(const dfgnn_csr *csr, int64_t *edges,
 
 /* The graph with its nodes numbered at random, by a seed. */
 static dfgnn_csr *shuffled(const dfgnn_csr *csr, uint64_t seed) {
-  dfgnn_csr *mixed = NULL;
   int64_t *order = numbers(csr->destinations);
   for (int64_t i = 0; i < csr->destinations; i++)
     order[i] = i;
@@ -70,15 +69,14 @@ static dfgnn_csr *shuffled(const dfgnn_csr *csr, uint64_t seed) {
     order[i - 1] = order[j];
     order[j] = swap;
   }
-  mixed = permuted_by(csr, NULL, order, order);
+  dfgnn_csr *mixed = permuted_by(csr, NULL, order, order);
   return mixed;
 }
 
 static dfgnn_csr *reordered(const dfgnn_csr *csr, dfgnn_order order) {
-  dfgnn_csr *permuted = NULL;
   int64_t *rows = numbers(csr->destinations), *columns = numbers(csr->sources);
   ck_ok(dfgnn_csr_order(rows, columns, csr, order));
-  permuted = permuted_by(csr, NULL, rows, columns);
+  dfgnn_csr *permuted = permuted_by(csr, NULL, rows, columns);
   return permuted;
 }
 
