@@ -51,6 +51,7 @@ import layers  # noqa: E402
 import packages  # noqa: F401, E402
 import pyg  # noqa: F401, E402
 import relations  # noqa: F401, E402
+import zoo  # noqa: F401, E402
 from case import CASES  # noqa: E402
 
 MOST_STEPS = 200  # before a layer that has not chosen its path is timed all the same

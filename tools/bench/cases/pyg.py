@@ -166,13 +166,14 @@ class Pooled(torch.nn.Module):
 class Gps(torch.nn.Module):
     """examples/graph_gps.py with GINEConv and dense attention."""
 
-    def __init__(self, layers, width=64):
+    def __init__(self, layers, width=64, features=28, edge_features=4):
         super().__init__()
-        self.start = torch.nn.Linear(28, width)
+        self.start = torch.nn.Linear(features, width)
         self.convs = torch.nn.ModuleList(
             G.GPSConv(width, G.GINEConv(G.MLP([width] * 3, norm=None)), heads=4,
                       attn_kwargs={"dropout": 0.5}) for _ in range(layers))
-        self.edges, self.end = torch.nn.Linear(4, width), torch.nn.Linear(width, 1)
+        self.edges = torch.nn.Linear(edge_features, width)
+        self.end = torch.nn.Linear(width, 1)
 
     def forward(self, x, edge_index, batch, attr):
         x, attr = self.start(x), self.edges(attr)
@@ -221,12 +222,12 @@ def citation(name, model, nodes=2708, edges=10556, features=1433, classes=7):
                 edges * scale))), "y": torch.randint(0, classes, (n,))}, classified)
 
 
-def small_graphs(name, model, count, features, edge_features=0, nodes=23, edges=50):
-    """A case over batches of `count` graphs, molecules unless others are said."""
+def small_graphs(name, model, count, features, edge_features=0, nodes=23, edges=50, some=8):
+    """A case over `some` batches of `count` graphs, molecules unless others are said."""
     @case(name=name)
     def build(scale):
         graphs, batches = max(2, int(count * scale)), []
-        for _ in range(8):
+        for _ in range(some):
             index, of_node = batch(graphs, nodes, edges)
             inputs = {"x": torch.rand(graphs * nodes, features), "edge_index": index,
                       "batch": of_node}
@@ -235,7 +236,7 @@ def small_graphs(name, model, count, features, edge_features=0, nodes=23, edges=
             batches.append(inputs)
         made = model()
         return Client(made, batches, lambda m, i: m(*i.values()).abs().mean(),
-                      fresh=("edge_index",))
+                      fresh=("edge_index",) if some > 1 else ())
 
 
 def on_graph(name, spec, layers, dropout, features):
