@@ -17,13 +17,16 @@
 #define OWED 3
 /* A program takes the compiler half a second to two. */
 #define PROGRAM_S 1.0
-/* The steps that run meanwhile come first, as far as cores are scarce. */
+/* The steps that run meanwhile come first, as far as cores are scarce; a core
+ * whose other half compiles is slower, too. */
 #define NICE 10
+#define SHARE 4 /* the part of the processors that compiles beside steps */
 
 struct dfgnn_compile_ahead {
   dfgnn_engine *engine;
   dfgnn_programs *programs;
   pthread_t thread;
+  int threads; /* 0: all processors */
   atomic_int stop, done;
 };
 
@@ -33,7 +36,7 @@ static void *compile_all(void *data) {
   (void)setpriority(PRIO_PROCESS, 0, NICE);
   /* A program that does not compile fails again, and is recorded, when its
    * candidate is looked at. */
-  (void)dfgnn__engine_prepare(c->engine, c->programs, 0, &c->stop);
+  (void)dfgnn__engine_prepare(c->engine, c->programs, c->threads, &c->stop);
   atomic_store(&c->done, 1);
   return NULL;
 }
@@ -67,7 +70,8 @@ static void list_first(dfgnn_programs *programs, const dfgnn_trials *trials,
 void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
                                 const dfgnn_trials *trials,
                                 const dfgnn_graph *graph,
-                                const dfgnn_problem *problem, double budget_s) {
+                                const dfgnn_problem *problem, double budget_s,
+                                int beside) {
   const dfgnn_context *ctx = graph->ctx;
   const dfgnn_setting setting = dfgnn__setting(graph, problem);
   *ahead = NULL;
@@ -81,8 +85,10 @@ void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
     free(c);
     return;
   }
+  const int processors = dfgnn__engine_processors();
+  c->threads = beside ? (processors + SHARE - 1) / SHARE : 0;
   list_first(c->programs, trials, &setting,
-             dfgnn__compile_ahead_most(budget_s, dfgnn__engine_processors()));
+             dfgnn__compile_ahead_most(budget_s, processors));
   if (pthread_create(&c->thread, NULL, compile_all, c)) {
     dfgnn__programs_destroy(c->programs);
     free(c);
@@ -165,7 +171,7 @@ dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
     return status;
   }
   dfgnn__compile_ahead_start(&k->ahead, &k->trials, graph, &k->problem,
-                             INFINITY);
+                             INFINITY, 1);
   k->program = program_of(graph, &k->problem);
   (void)dfgnn_tune_prepared(k); /* which begins */
   *kernels = k;

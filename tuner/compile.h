@@ -19,12 +19,14 @@ typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;
  * ready before it is spent, and the search's end waits for those begun. */
 size_t dfgnn__compile_ahead_most(double budget_s, int processors);
 /* Starts compiling the programs of the trials, the anchor's first, then in
- * their order; *ahead is NULL where nothing is compiled.  Stop it before trials
- * and graph are freed. */
+ * their order; *ahead is NULL where nothing is compiled.  beside: steps run
+ * meanwhile, and get most of the processors.  Stop it before trials and graph
+ * are freed. */
 void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
                                 const dfgnn_trials *trials,
                                 const dfgnn_graph *graph,
-                                const dfgnn_problem *problem, double budget_s);
+                                const dfgnn_problem *problem, double budget_s,
+                                int beside);
 /* Waits for the programs that are being compiled; NULL is allowed. */
 void dfgnn__compile_ahead_stop(dfgnn_compile_ahead *ahead);
 

@@ -468,7 +468,7 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
     dfgnn__compile_body(s->subject.graph, &s->subject.problem);
     s->began = dfgnn__seconds();
     dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
-                               &s->subject.problem, s->options.budget_s);
+                               &s->subject.problem, s->options.budget_s, 0);
     status = run_search(s, decision);
     if (s->subject.gate)
       dfgnn__gate_close(&s->gate, s->subject.ctx);
