@@ -191,8 +191,7 @@ typedef struct tool_section {
 
 typedef struct tool_command {
   const char *name;     /* "run"; "" for a tool without commands */
-  const char *operands; /* "GRAPH..."; "" none */
-  int least, most;      /* number of operands; most -1: no limit */
+  const char *operands; /* "IN [OUT]", "GRAPH..." for one or more; "" none */
   const char *summary;  /* one line */
   const char *text;     /* paragraphs */
   tool_option_set options;

@@ -179,6 +179,22 @@ static void preset(tool_settings *settings, const tool_command *command) {
       (void)tool_set(settings, i, tool_options[i].preset);
 }
 
+/* Each word outside of brackets is an operand that has to be there. */
+static int check_count(const char *operands, int count, char **given) {
+  int least = 0, most = 0, depth = 0;
+  for (const char *c = operands; *c; c++) {
+    depth += (*c == '[') - (*c == ']');
+    most += c == operands || c[-1] == ' ';
+    least += (c == operands || c[-1] == ' ') && !depth;
+  }
+  if (count < least)
+    return tool_usage("%s, expected %s",
+                      count ? "too few operands" : "no operand", operands);
+  if (count > most && !strstr(operands, "..."))
+    return tool_usage("unexpected operand '%s'", given[most]);
+  return TOOL_DONE;
+}
+
 static int parse(tool_settings *settings, const tool_command *command, int argc,
                  char **argv, int *done, const tool_program *program) {
   struct option rows[OPTION_COUNT + 1] = {{0}};
@@ -224,14 +240,7 @@ static int parse(tool_settings *settings, const tool_command *command, int argc,
       return tool_usage("%s", dfgnn_last_error());
     settings->given |= (tool_option_set)1 << option;
   }
-  int count = argc - optind;
-  if (count < command->least)
-    return tool_usage("%s, expected %s",
-                      count ? "too few operands" : "no operand",
-                      command->operands);
-  if (command->most >= 0 && count > command->most)
-    return tool_usage("unexpected operand '%s'", argv[optind + command->most]);
-  return TOOL_DONE;
+  return check_count(command->operands, argc - optind, argv + optind);
 }
 
 /* What jansson makes is whole, or the program ends: a row that lacks a field

@@ -40,8 +40,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 static const tool_command bench_command = {
     .name = "",
     .operands = "GRAPH...",
-    .least = 1,
-    .most = -1,
     .summary = "Time variants of attention kernels on graphs",
     .text = "Variants are timed in interleaved rounds, so that drift hits all "
             "alike, after each was compared with a float64 reference. A row "

@@ -96,8 +96,6 @@ static int generate(tool_settings *settings, int count, char **operands) {
 static const tool_command info_command = {
     .name = "info",
     .operands = "GRAPH...",
-    .least = 1,
-    .most = -1,
     .summary = "Show statistics, signature and degrees of graphs",
     .text = "One graph is shown whole, with a histogram of its degrees in "
             "powers of two; of several graphs each is a row. The signature "
@@ -108,8 +106,6 @@ static const tool_command info_command = {
 static const tool_command convert_command = {
     .name = "convert",
     .operands = "IN OUT",
-    .least = 2,
-    .most = 2,
     .summary = "Write a graph in the format that the name of OUT says",
     .text = "IN is read as any GRAPH is. OUT is replaced whole or not at all. "
             "Values of a matrix are not kept. Where the first node of each "
@@ -119,9 +115,7 @@ static const tool_command convert_command = {
 
 static tool_command generate_command = {
     .name = "generate",
-    .operands = "KIND [KEY=VALUE...]",
-    .least = 0,
-    .most = -1,
+    .operands = "[KIND] [KEY=VALUE...]",
     .summary = "Make a graph and write it to --output",
     .text = NULL, /* set by main() from the tables of io */
     .options = HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS_ALWAYS,
@@ -130,8 +124,6 @@ static tool_command generate_command = {
 static const tool_command reorder_command = {
     .name = "reorder",
     .operands = "IN [OUT]",
-    .least = 1,
-    .most = 2,
     .summary =
         "Number the nodes of a graph anew, so that neighbours lie together",
     .text =
@@ -164,8 +156,6 @@ static const tool_command reorder_command = {
 static const tool_command partition_command = {
     .name = "partition",
     .operands = "IN PARTS OUT_DIR",
-    .least = 3,
-    .most = 3,
     .summary = "Divide a graph among the ranks of a job",
     .text =
         "Writes OUT_DIR/part-R-of-PARTS.npz for each rank R, which "

@@ -58,8 +58,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_ban = {
     .name = "ban",
     .operands = "[VARIANT...]",
-    .least = 0,
-    .most = -1,
     .summary = "Keep variants from being chosen, or list those",
     .text = "A banned variant, or family of variants, is chosen by no source "
             "but a pin and DFGNN_FORCE_VARIANT, and no tuning measures it. A "

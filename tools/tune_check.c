@@ -181,8 +181,6 @@ static int prune_command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_verify = {
     .name = "verify",
     .operands = "FILE...",
-    .least = 1,
-    .most = -1,
     .summary = "Check stores: integrity, schema, rows, age, signature",
     .text =
         "Reads every page and every row. Rows that break a domain or do not "
@@ -198,8 +196,6 @@ const tool_command tune_verify = {
 const tool_command tune_prune = {
     .name = "prune",
     .operands = "[STORE...]",
-    .least = 0,
-    .most = -1,
     .summary = "Remove rows that no library can use any more",
     .text =
         "Removes, in one transaction, the rows of variants that are gone, of "

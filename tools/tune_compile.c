@@ -372,8 +372,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_compile = {
     .name = "compile",
     .operands = "[GRAPH...]",
-    .least = 0,
-    .most = -1,
     .summary = "Compile GPU kernels ahead of their first use",
     .text =
         "Compiles the kernels that calls on a GPU will launch, for any "

@@ -90,8 +90,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_diff = {
     .name = "diff",
     .operands = "A B",
-    .least = 2,
-    .most = 2,
     .summary = "Show what two stores decide differently, and by how much",
     .text =
         "Prints a line for each problem that only one store decides, or that "

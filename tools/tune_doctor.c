@@ -410,8 +410,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_doctor = {
     .name = "doctor",
     .operands = "[GRAPH...]",
-    .least = 0,
-    .most = -1,
     .summary = "Say why a call on this machine would miss",
     .text =
         "Goes through all that may keep a call from its measurement: the "

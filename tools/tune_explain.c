@@ -275,9 +275,7 @@ static int command(tool_settings *settings, int count, char **operands) {
 
 const tool_command tune_explain = {
     .name = "explain",
-    .operands = "GRAPH...",
-    .least = 0,
-    .most = -1,
+    .operands = "[GRAPH...]",
     .summary = "Say what a program will run, and why",
     .text =
         "Shows for each graph and problem the variant a plan would use, where "

@@ -126,8 +126,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_info = {
     .name = "info",
     .operands = "",
-    .least = 0,
-    .most = 0,
     .summary = "Show devices, stores, environment and versions",
     .text =
         "Shows the identity that measurements are stored under, the stores in "

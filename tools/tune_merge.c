@@ -271,8 +271,6 @@ static int import_command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_merge = {
     .name = "merge",
     .operands = "TARGET SOURCE...",
-    .least = 2,
-    .most = -1,
     .summary = "Add the rows of stores to a store",
     .text =
         "The result is the union of sets of rows, the same in any order and "
@@ -287,8 +285,6 @@ const tool_command tune_merge = {
 const tool_command tune_import = {
     .name = "import",
     .operands = "FILE...",
-    .least = 1,
-    .most = -1,
     .summary = "Add measurements from JSON Lines",
     .text =
         "Adds each row that is not there yet to the store that is written. A "

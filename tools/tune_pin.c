@@ -85,8 +85,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_pin = {
     .name = "pin",
     .operands = "[VARIANT [GRAPH]]",
-    .least = 0,
-    .most = 2,
     .summary = "Set a variant by hand, or list the pins",
     .text = "For the operators, passes and types that are given, the variant "
             "is used wherever it applies, or on one graph, whatever was "

@@ -93,8 +93,6 @@ static int sign_command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_publish = {
     .name = "publish",
     .operands = "FILE",
-    .least = 1,
-    .most = 1,
     .summary = "Write a compact, immutable store for others to read",
     .text =
         "Collects the rows of --store, else of all layers, into a new file "
@@ -109,9 +107,7 @@ const tool_command tune_publish = {
 
 const tool_command tune_sign = {
     .name = "sign",
-    .operands = "FILE...",
-    .least = 0,
-    .most = -1,
+    .operands = "[FILE...]",
     .summary = "Sign published stores and packs",
     .text =
         "Writes FILE.sig, an Ed25519 signature, with the secret key of --key. "

@@ -346,9 +346,7 @@ static int command(tool_settings *settings, int count, char **operands) {
 
 const tool_command tune_run = {
     .name = "run",
-    .operands = "GRAPH...",
-    .least = 0,
-    .most = -1,
+    .operands = "[GRAPH...]",
     .summary = "Measure variants and store the figures",
     .text =
         "The members of a problem's portfolio, and variants of families that "

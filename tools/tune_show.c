@@ -224,8 +224,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_show = {
     .name = "show",
     .operands = "[STORE...] [GRAPH...]",
-    .least = 0,
-    .most = -1,
     .summary = "Show the winners in the stores",
     .text =
         "Lists the winner of every measured problem, or with --all every "

@@ -217,8 +217,6 @@ static int export_command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_stat = {
     .name = "stat",
     .operands = "[STORE...]",
-    .least = 0,
-    .most = -1,
     .summary = "Count what the stores hold",
     .text =
         "Counts, in each STORE or in those of the layers, rows, graphs, widths "
@@ -233,8 +231,6 @@ const tool_command tune_stat = {
 const tool_command tune_export = {
     .name = "export",
     .operands = "[STORE...]",
-    .least = 0,
-    .most = -1,
     .summary = "Write measurements as JSON Lines",
     .text = "Writes one object per line, with every field of a measurement, of "
             "each STORE or of the layers, to standard output or --output. "

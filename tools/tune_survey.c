@@ -571,8 +571,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_survey = {
     .name = "survey",
     .operands = "GRAPH...",
-    .least = 1,
-    .most = -1,
     .summary = "Measure all variants of a table of problems",
     .text =
         "Portfolios, models and rules are made from surveys, and dfgnn-bench "

@@ -89,8 +89,6 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_variants = {
     .name = "variants",
     .operands = "",
-    .least = 0,
-    .most = 0,
     .summary = "List the variants of this library",
     .text =
         "Lists every compiled-in variant, whether its device is present or "

@@ -165,67 +165,48 @@ static const kind kinds[] = {
 /* The benchmark graphs of the DF-GNN paper, and those of weather models.
  * Duplicates are dropped, as in the graphs that the measurements of its peers
  * were made on. */
-static const struct preset {
-  dfgnn__generator_info info;
-  const char *kind, *settings;
-} presets[] = {
-    {{"pattern", "PATTERN, a batch of 1024", NULL},
-     "sbm",
-     "nodes=119,deviation=18,min-nodes=44,max-nodes=188,communities=5,"
+static const dfgnn__generator_info presets[] = {
+    {"pattern", "PATTERN, a batch of 1024",
+     "sbm:nodes=119,deviation=18,min-nodes=44,max-nodes=188,communities=5,"
      "inside=0.62,edges=6079,batch=1024"},
-    {{"cluster", "CLUSTER, a batch of 1024", NULL},
-     "sbm",
-     "nodes=117,deviation=18,min-nodes=41,max-nodes=190,communities=6,"
+    {"cluster", "CLUSTER, a batch of 1024",
+     "sbm:nodes=117,deviation=18,min-nodes=41,max-nodes=190,communities=6,"
      "inside=0.55,edges=4303,batch=1024"},
-    {{"mnist", "MNIST superpixels, a batch of 1024", NULL},
-     "knn",
-     "nodes=71,k=8,batch=1024"},
-    {{"cifar10", "CIFAR10 superpixels, a batch of 1024", NULL},
-     "knn",
-     "nodes=118,k=8,batch=1024"},
-    {{"voc", "PascalVOC-SP, a batch of 1024", NULL},
-     "region",
-     "nodes=479,drop=0.05,batch=1024"},
-    {{"coco", "COCO-SP, a batch of 1024", NULL},
-     "region",
-     "nodes=477,drop=0.05,batch=1024"},
-    {{"arxiv", "ogbn-arxiv: a super node of 13161", NULL},
-     "powerlaw",
-     "nodes=169343,edges=1166243,max-degree=13161,duplicates=drop"},
-    {{"ppa", "ogbl-ppa: local columns", NULL},
-     "powerlaw",
-     "nodes=576289,edges=42463862,max-degree=3241,columns=local,"
+    {"mnist", "MNIST superpixels, a batch of 1024",
+     "knn:nodes=71,k=8,batch=1024"},
+    {"cifar10", "CIFAR10 superpixels, a batch of 1024",
+     "knn:nodes=118,k=8,batch=1024"},
+    {"voc", "PascalVOC-SP, a batch of 1024",
+     "region:nodes=479,drop=0.05,batch=1024"},
+    {"coco", "COCO-SP, a batch of 1024",
+     "region:nodes=477,drop=0.05,batch=1024"},
+    {"arxiv", "ogbn-arxiv: a super node of 13161",
+     "powerlaw:nodes=169343,edges=1166243,max-degree=13161,duplicates=drop"},
+    {"ppa", "ogbl-ppa: local columns",
+     "powerlaw:nodes=576289,edges=42463862,max-degree=3241,columns=local,"
      "duplicates=drop"},
-    {{"proteins", "ogbn-proteins", NULL},
-     "powerlaw",
-     "nodes=132534,edges=79122504,max-degree=7750,duplicates=drop"},
-    {{"reddit_comm", "Reddit with local columns", NULL},
-     "powerlaw",
-     "nodes=232965,edges=114615892,max-degree=21657,columns=local,"
+    {"proteins", "ogbn-proteins",
+     "powerlaw:nodes=132534,edges=79122504,max-degree=7750,duplicates=drop"},
+    {"reddit_comm", "Reddit with local columns",
+     "powerlaw:nodes=232965,edges=114615892,max-degree=21657,columns=local,"
      "duplicates=drop"},
-    {{"reddit_rand", "Reddit with random columns", NULL},
-     "powerlaw",
-     "nodes=232965,edges=114615892,max-degree=21657,duplicates=drop"},
-    {{"o96_proc", "weather: a processor on the multi-mesh of level 5", NULL},
-     "icosphere",
-     "level=5"},
-    {{"h_to_h", "weather: a processor on the multi-mesh of level 6", NULL},
-     "icosphere",
-     "level=6"},
-    {{"o96_knn16", "weather: 16 nearest of 40320 points of the grid O96", NULL},
-     "sphere",
-     "k=16"},
-    {{"era_to_h", "weather: 542080 points to the mesh they are near", NULL},
-     "sphere",
-     "rows=icosphere,row-size=6,sources=latitude,source-size=542080,k=0,"
+    {"reddit_rand", "Reddit with random columns",
+     "powerlaw:nodes=232965,edges=114615892,max-degree=21657,duplicates=drop"},
+    {"o96_proc", "weather: a processor on the multi-mesh of level 5",
+     "icosphere:level=5"},
+    {"h_to_h", "weather: a processor on the multi-mesh of level 6",
+     "icosphere:level=6"},
+    {"o96_knn16", "weather: 16 nearest of 40320 points of the grid O96",
+     "sphere:k=16"},
+    {"era_to_h", "weather: 542080 points to the mesh they are near",
+     "sphere:rows=icosphere,row-size=6,sources=latitude,source-size=542080,k=0,"
      "radius=0.0124"},
-    {{"dop_enc", "weather: each of 307200 points to 3 of the mesh", NULL},
-     "sphere",
-     "rows=icosphere,row-size=6,sources=latitude,source-size=307200,k=3,"
+    {"dop_enc", "weather: each of 307200 points to 3 of the mesh",
+     "sphere:rows=icosphere,row-size=6,sources=latitude,source-size=307200,k=3,"
      "search=sources"},
-    {{"h_to_era", "weather: the mesh to 542080 points, 3 each", NULL},
-     "sphere",
-     "rows=latitude,row-size=542080,sources=icosphere,source-size=6,k=3"},
+    {"h_to_era", "weather: the mesh to 542080 points, 3 each",
+     "sphere:rows=latitude,row-size=542080,sources=icosphere,source-size=6,k="
+     "3"},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
@@ -234,7 +215,7 @@ const dfgnn__generator_info *dfgnn__generator_kind(size_t i) {
 }
 
 const dfgnn__generator_info *dfgnn__generator_preset(size_t i) {
-  return i < PRESETS ? &presets[i].info : NULL;
+  return i < PRESETS ? &presets[i] : NULL;
 }
 
 int dfgnn__generator_setting(const char *name) {
@@ -365,9 +346,8 @@ static dfgnn_status shrink(const kind *k, double *value, double scale) {
 }
 
 static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
-  char list[512];
+  char list[512], preset[256], *made = NULL;
   double value[MAX_SETTINGS], scale = 1;
-  const struct preset *preset = NULL;
   int is_preset = !strncmp(text, "preset=", 7);
   char *name = is_preset ? text + 7 : text;
   char *settings = strchr(name, is_preset ? ',' : ':');
@@ -375,15 +355,18 @@ static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
     *settings++ = 0;
   if (is_preset) {
     size_t p = 0;
-    while (p < PRESETS && strcmp(presets[p].info.name, name))
+    while (p < PRESETS && strcmp(presets[p].name, name))
       p++;
     if (p == PRESETS)
       return dfgnn__fail(
           DFGNN_ERROR_INVALID, "found preset '%s', expected one of %s", name,
           list_names(list, sizeof list, dfgnn__generator_preset));
-    preset = &presets[p];
+    snprintf(preset, sizeof preset, "%s", presets[p].settings);
+    name = preset;
+    made = strchr(preset, ':');
+    *made++ = 0;
   }
-  const kind *k = find_kind(preset ? preset->kind : name);
+  const kind *k = find_kind(name);
   if (!k)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "found the kind '%s', expected preset=NAME or one of %s",
@@ -391,13 +374,9 @@ static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
                        list_names(list, sizeof list, dfgnn__generator_kind));
   for (int i = 0; k->settings[i].name; i++)
     value[i] = k->settings[i].value;
-  dfgnn_status status = DFGNN_OK;
-  if (preset) {
-    snprintf(list, sizeof list, "%s", preset->settings);
-    status = set_all(k, value, NULL, list);
-  }
+  dfgnn_status status = set_all(k, value, NULL, made);
   if (!status)
-    status = set_all(k, value, preset ? &scale : NULL, settings);
+    status = set_all(k, value, is_preset ? &scale : NULL, settings);
   if (!status && scale < 1)
     status = shrink(k, value, scale);
   if (status)

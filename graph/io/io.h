@@ -71,7 +71,8 @@ static inline int64_t dfgnn__csr_index(const dfgnn_csr *csr, int64_t e) {
 typedef struct dfgnn__generator_info {
   const char *name;     /* "knn" */
   const char *summary;  /* one line */
-  const char *settings; /* "nodes=71 k=8 batch=1 seed=1": with defaults */
+  const char *settings; /* "nodes=71 k=8 batch=1 seed=1": with defaults; of a
+                         * preset the graph it is, "knn:nodes=71,k=8" */
 } dfgnn__generator_info;
 
 /* 1 if some kind has the setting name, or it is "preset" or "scale". */

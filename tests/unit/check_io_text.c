@@ -129,12 +129,10 @@ TEST(graphs_without_rows_or_edges_are_graphs) {
 }
 
 TEST(the_name_is_the_base_name) {
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_read(&csr, put_gzip("road.v2.csv.gz", "0,1\n")));
+  dfgnn_csr *csr = read_graph(put_gzip("road.v2.csv.gz", "0,1\n"));
   ck_assert_str_eq(csr->name, "road.v2");
   ck_assert_int_eq(csr->offset_type, DFGNN_INDEX_I32);
   ck_assert_int_eq(csr->index_type, DFGNN_INDEX_I32);
-  dfgnn_csr_free(csr);
 }
 
 /* Long rows are sorted in another way than short ones. */
@@ -145,14 +143,12 @@ TEST(columns_of_a_row_ascend) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     end += sprintf(end, "%d %d\n", (int)(state >> 33) % 70000, e % 7);
   }
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_read(&csr, put_text("a.txt", text)));
+  dfgnn_csr *csr = read_graph(put_text("a.txt", text));
   ck_assert_int_eq(csr->edges, 20000);
   for (int64_t i = 0; i < csr->destinations; i++)
     for (int64_t e = dfgnn__csr_offset(csr, i) + 1;
          e < dfgnn__csr_offset(csr, i + 1); e++)
       ck_assert_int_le(dfgnn__csr_index(csr, e - 1), dfgnn__csr_index(csr, e));
-  dfgnn_csr_free(csr);
   free(text);
 }
 
@@ -162,8 +158,7 @@ static void reads_lines(const char *line) {
   char *text = malloc(lines * 16), *end = text;
   for (size_t e = 0; e < lines; e++)
     end += sprintf(end, "%zu %zu%s", e % 1009, e % 1013, line);
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_read(&csr, put_text("a.txt", text)));
+  dfgnn_csr *csr = read_graph(put_text("a.txt", text));
   ck_assert_int_eq(csr->edges, (int64_t)lines);
   ck_assert_int_eq(csr->destinations, 1013);
   int64_t sum = 0, expected = 0;
@@ -172,7 +167,6 @@ static void reads_lines(const char *line) {
     expected += (int64_t)(e % 1009);
   }
   ck_assert_int_eq(sum, expected);
-  dfgnn_csr_free(csr);
   free(text);
 }
 

@@ -76,6 +76,8 @@ static const dfgnn_test_member members[] = {{FAKE_1, NAN}, {NULL, 0}};
 static char path[64];
 static dfgnn_csr csr;
 static dfgnn_problem problem;
+static dfgnn_context *ctx;
+static dfgnn_graph *graph;
 
 static int three(int64_t i) {
   (void)i;
@@ -110,15 +112,31 @@ static void store_row(const char *variant, int revision, const char *arch,
   dfgnn__store_close(store);
 }
 
-static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
-  return plan_on(ctx, graph, &problem);
+/* Opens a context with a store, and the graph in it. */
+static void open_store(const char *store) {
+  ctx = cpu_context(store);
+  graph = graph_on(ctx, &csr);
+}
+
+static dfgnn_plan *make_plan(void) { return plan_on(ctx, graph, &problem); }
+
+static dfgnn_counters count_plans(void) {
+  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
+  ck_ok(dfgnn_context_counters(&counters, ctx));
+  return counters;
+}
+
+/* Asserts that no plan is made, and why. */
+static void refuse_plan(dfgnn_status status, const char *text) {
+  dfgnn_plan *plan = NULL;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem), status, text);
+  ck_assert_ptr_null(plan);
 }
 
 /* Asserts which variant a program gets from the store, and its source. */
 static void expect(const char *variant, dfgnn_source source) {
-  dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *plan = plan_of(ctx, graph);
+  open_store(path);
+  dfgnn_plan *plan = make_plan();
   ck_assert_int_eq(dfgnn_plan_source(plan), source);
   if (variant)
     ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
@@ -145,15 +163,12 @@ TEST(a_near_graph_answers_for_an_unmeasured_one) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_3, 3, NULL, 0.5);
   csr = ring(103, three); /* not the graph that was measured, but like it */
-  dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *plan = plan_of(ctx, graph);
+  open_store(path);
+  dfgnn_plan *plan = make_plan();
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_3);
   ck_assert(dfgnn_plan_source(plan) == DFGNN_SOURCE_NEAR);
-  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_context_counters(&counters, ctx));
-  ck_assert_uint_eq(counters.near, 1);
-  ck_assert_uint_eq(counters.loaded_rows, 2);
+  ck_assert_uint_eq(count_plans().near, 1);
+  ck_assert_uint_eq(count_plans().loaded_rows, 2);
 }
 
 TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
@@ -166,20 +181,17 @@ TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
   csr = ring(103, three);
   graphs_are_odd = 1;
   prepared = 0;
-  dfgnn_context *ctx = cpu_context(path);
+  open_store(path);
   dfgnn_explanation *e;
-  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *plan = plan_of(ctx, graph);
+  dfgnn_plan *plan = make_plan();
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_2);
   ck_assert_int_eq(prepared, 1); /* once, not once a variant */
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_msg(strstr(e->because, "not cpu.attention.fwd.fake-picky") != NULL,
                 "%s", e->because);
   dfgnn_explanation_free(e);
-  ck_ok(dfgnn_context_counters(&counters, ctx));
-  ck_assert_uint_eq(counters.near, 1);
-  dfgnn_plan *again = plan_of(ctx, graph);
+  ck_assert_uint_eq(count_plans().near, 1);
+  dfgnn_plan *again = make_plan();
   ck_assert_ptr_eq(again, plan);
   ck_assert_int_eq(prepared, 1);
   dfgnn_plan *forced = NULL;
@@ -202,10 +214,9 @@ TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
 /* Asserts what a program gets, and the reason that explain gives. */
 static void expect_because(const char *variant, dfgnn_source source,
                            const char *because) {
-  dfgnn_context *ctx = cpu_context(path);
+  open_store(path);
   dfgnn_explanation *e;
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *plan = plan_of(ctx, graph);
+  dfgnn_plan *plan = make_plan();
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_str_eq(e->variant, variant);
   ck_assert_int_eq(e->source, source);
@@ -219,14 +230,10 @@ TEST(measurements_with_an_extra_answer_for_none_without_it) {
   problem.dropout = 0;
   expect(NULL, DFGNN_SOURCE_RULE);
   problem.effort = DFGNN_EFFORT_STORED;
-  dfgnn_context *ctx = cpu_context(path);
-  dfgnn_plan *plan = NULL;
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
-           DFGNN_ERROR_NOT_TUNED, "1 heads of 8, f64; tune");
+  open_store(path);
+  refuse_plan(DFGNN_ERROR_NOT_TUNED, "1 heads of 8, f64; tune");
   problem.bias = 1;
-  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
-           DFGNN_ERROR_NOT_TUNED, "f64, with bias; tune");
+  refuse_plan(DFGNN_ERROR_NOT_TUNED, "f64, with bias; tune");
 }
 
 TEST(this_graph_without_an_extra_answers_before_another_with_it) {
@@ -281,19 +288,19 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
 }
 
 /* Chooses a variant; returns whether the signature was asked for. */
-static int choose_for(dfgnn_context *ctx, int rows, int each,
-                      const char *family, char variant[96]) {
-  dfgnn_graph *graph = graph_of_list(ctx, rows, each, family);
-  ck_assert(!dfgnn__graph_known(graph));
-  dfgnn_plan *plan = plan_of(ctx, graph);
-  int known = dfgnn__graph_known(graph);
+static int choose_for(dfgnn_context *on, int rows, int each, const char *family,
+                      char variant[96]) {
+  dfgnn_graph *other = graph_of_list(on, rows, each, family);
+  ck_assert(!dfgnn__graph_known(other));
+  dfgnn_plan *plan = plan_on(on, other, &problem);
+  int known = dfgnn__graph_known(other);
   snprintf(variant, 96, "%s", dfgnn_plan_variant(plan));
   return known;
 }
 
 TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
   char first[96], second[96];
-  dfgnn_context *ctx = cpu_context("");
+  open_store("");
   ck_assert(choose_for(ctx, 1000, 3, NULL, first));
   ck_assert(!choose_for(ctx, 1000, 3, NULL, second));
   ck_assert_str_eq(first, second);
@@ -307,7 +314,7 @@ TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
 
 TEST(graphs_of_a_family_need_not_be_of_one_size) {
   char variant[96];
-  dfgnn_context *ctx = cpu_context("");
+  open_store("");
   ck_assert(choose_for(ctx, 1000, 3, "sampler", variant));
   ck_assert(!choose_for(ctx, 1300, 3, "sampler", variant));
   ck_assert(choose_for(ctx, 1300, 3, "another", variant));
@@ -316,11 +323,11 @@ TEST(graphs_of_a_family_need_not_be_of_one_size) {
 /* Stores rows of a list of 1000 rows by which `fastest` takes half of the time
  * of FAKE_1. */
 static void store_rows_of_list(const char *fastest) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph = graph_of_list(ctx, 1000, 3, NULL);
+  open_store("");
+  dfgnn_graph *listed = graph_of_list(ctx, 1000, 3, NULL);
   dfgnn_csr own = csr;
   csr = (dfgnn_csr)DFGNN_CSR_INIT;
-  ck_ok(dfgnn_graph_csr(&csr, graph));
+  ck_ok(dfgnn_graph_csr(&csr, listed));
   store_row(FAKE_1, 3, NULL, 1);
   store_row(fastest, 3, NULL, 0.5);
   csr = own;
@@ -335,7 +342,7 @@ TEST(a_measured_graph_follows_no_other) {
       choose_for(stored, 1000, 3, NULL, variant)); /* it may be measured */
   ck_assert_str_eq(variant, FAKE_3);
   dfgnn_graph *same = graph_of_list(stored, 1000, 3, NULL);
-  dfgnn_plan *plan = plan_of(stored, same);
+  dfgnn_plan *plan = plan_on(stored, same, &problem);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
 }
 
@@ -366,18 +373,12 @@ TEST(a_pin_overrides_measurements) {
 }
 
 TEST(effort_stored_reports_a_miss) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_plan *plan = NULL;
-  dfgnn_graph *graph = graph_on(ctx, &csr);
+  open_store("");
   problem.effort = DFGNN_EFFORT_STORED;
-  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
-           DFGNN_ERROR_NOT_TUNED, "dfgnn-tune run");
-  ck_assert_ptr_null(plan);
+  refuse_plan(DFGNN_ERROR_NOT_TUNED, "dfgnn-tune run");
 }
 
 TEST(the_paper_rule_reads_its_capacity) {
-  dfgnn_context *ctx;
-  dfgnn_graph *graph;
   dfgnn_options options = INIT(dfgnn_options, .device = "cpu", .store = "");
   ck_assert_int_eq(csr.edges, 300);
   for (int super = 0; super < 2; super++) {
@@ -388,7 +389,7 @@ TEST(the_paper_rule_reads_its_capacity) {
     graph = graph_on(ctx, &csr);
     problem.dtype = DFGNN_F32;
     problem.effort = DFGNN_EFFORT_PAPER;
-    dfgnn_plan *plan = plan_of(ctx, graph);
+    dfgnn_plan *plan = make_plan();
     ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_PAPER);
     size_t i = 0;
     do
@@ -399,22 +400,18 @@ TEST(the_paper_rule_reads_its_capacity) {
 }
 
 TEST(the_same_problem_gives_the_same_plan) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *a = plan_of(ctx, graph), *b = plan_of(ctx, graph);
+  open_store("");
+  dfgnn_plan *a = make_plan(), *b = make_plan();
   problem.dim = 9;
-  dfgnn_plan *c = plan_of(ctx, graph);
+  dfgnn_plan *c = make_plan();
   ck_assert_ptr_eq(a, b);
   ck_assert_ptr_ne(a, c);
-  ck_ok(dfgnn_context_counters(&counters, ctx));
-  ck_assert_uint_eq(counters.cached, 1);
-  ck_assert_uint_eq(counters.rule, 2);
+  ck_assert_uint_eq(count_plans().cached, 1);
+  ck_assert_uint_eq(count_plans().rule, 2);
 }
 
 TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph = graph_on(ctx, &csr);
+  open_store("");
   dfgnn_plan *plan = forced_on(ctx, graph, &problem, FAKE_2);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_FORCED);
   dfgnn_plan_destroy(plan);
@@ -443,9 +440,8 @@ TEST(explain_gives_every_candidate_a_reason) {
   dfgnn__members_for_tests(two);
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
-  dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *plan = plan_of(ctx, graph);
+  open_store(path);
+  dfgnn_plan *plan = make_plan();
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_str_eq(e->variant, FAKE_2);
   ck_assert_double_eq(e->distance, 0);
@@ -468,7 +464,6 @@ static void count_warnings(void *data, dfgnn_log_level level,
 TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
-  dfgnn_context *ctx;
   static double tensor[100 * 8];
   dfgnn_args args =
       ARGS(.query = tensor, .key = tensor, .value = tensor, .out = tensor);
@@ -476,13 +471,13 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
                                .log = count_warnings);
   ck_ok(dfgnn_context_create(&ctx, &options));
   own_context(ctx);
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  dfgnn_plan *plan = plan_of(ctx, graph);
+  graph = graph_on(ctx, &csr);
+  dfgnn_plan *plan = make_plan();
   warnings = 0;
   launches_fail = 1;
   ck_assert_int_eq(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_DEVICE);
   launches_fail = 0;
-  dfgnn_plan *next = plan_of(ctx, graph);
+  dfgnn_plan *next = make_plan();
   ck_assert_str_eq(dfgnn_plan_variant(next), FAKE_1);
   ck_assert_int_eq(warnings, 1);
   ck_ok(dfgnn_execute(next, &args, NULL, NULL));
@@ -490,15 +485,12 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
 
 TEST(reload_sees_new_rows_and_leaves_plans_alone) {
   store_row(FAKE_2, 3, NULL, 0.5);
-  dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph, *again;
-  graph = graph_on(ctx, &csr);
-  dfgnn_plan *before = plan_of(ctx, graph);
+  open_store(path);
+  dfgnn_plan *before = make_plan();
   store_row(FAKE_3, 3, NULL, 0.1);
   ck_ok(dfgnn_context_reload(ctx));
   ck_assert_str_eq(dfgnn_plan_variant(before), FAKE_2);
-  again = graph_on(ctx, &csr);
-  dfgnn_plan *after = plan_of(ctx, again);
+  dfgnn_plan *after = plan_on(ctx, graph_on(ctx, &csr), &problem);
   ck_assert_str_eq(dfgnn_plan_variant(after), FAKE_3);
 }
 
@@ -515,10 +507,9 @@ TEST(a_store_that_nothing_can_make_is_an_error) {
 }
 
 TEST(bad_problems_and_arguments_are_named) {
-  dfgnn_context *ctx = cpu_context("");
+  open_store("");
   dfgnn_plan *plan = NULL;
   static double tensor[100 * 8];
-  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_problem bad = problem;
   bad.dim = 0;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
@@ -542,7 +533,7 @@ TEST(bad_problems_and_arguments_are_named) {
   bad.max_workspace = atoll(strstr(dfgnn_last_error(), "needs is") + 8);
   plan = plan_on(ctx, graph, &bad);
   dfgnn_plan_destroy(plan);
-  plan = plan_of(ctx, graph);
+  plan = make_plan();
   dfgnn_args args = ARGS(.query = tensor, .value = tensor, .out = tensor);
   ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
            "args.key is NULL");
@@ -573,16 +564,13 @@ static void *make_plans(void *data) {
 }
 
 TEST(sixteen_threads_share_a_graph) {
-  dfgnn_context *ctx = cpu_context("");
+  open_store("");
   pthread_t threads[16];
-  dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  dfgnn_graph *graph = graph_on(ctx, &csr);
   for (int t = 0; t < 16; t++)
     pthread_create(&threads[t], NULL, make_plans, graph);
   for (int t = 0; t < 16; t++)
     pthread_join(threads[t], NULL);
-  ck_ok(dfgnn_context_counters(&counters, ctx));
-  ck_assert_uint_eq(counters.cached + counters.rule, 16 * 300);
+  ck_assert_uint_eq(count_plans().cached + count_plans().rule, 16 * 300);
 }
 
 TEST(a_named_device_or_store_that_is_absent_is_an_error) {

@@ -52,6 +52,13 @@ static dfgnn_matrix matrix_of(const dfgnn_signature *s) {
                         .max_degree = s->max_degree};
 }
 
+/* The setting of a problem on a graph, until the end of the block. */
+#define SETTING(p, s, on)                                                      \
+  ((dfgnn_setting){.problem = &(p),                                            \
+                   .matrix = (dfgnn_matrix[]){matrix_of(s)},                   \
+                   .signature = (s),                                           \
+                   .device = (on)})
+
 /* One edge, a small graph, a batch, a super node, a large graph. */
 enum { GRAPHS = 5 };
 static void graphs(dfgnn_signature to[GRAPHS]) {
@@ -106,17 +113,14 @@ TEST(every_problem_that_a_variant_runs_has_members) {
         for (int dtype = 0; dtype < DFGNN_DTYPE_COUNT; dtype++)
           for (int g = 0; g < GRAPHS; g++)
             for (int edge = 0; edge < 2; edge++) {
-              const dfgnn_matrix matrix = matrix_of(&graph[g]);
               dfgnn_problem problem =
                   PROBLEM(.op = (dfgnn_op)op, .pass = (dfgnn_pass)pass,
                           .dtype = (dfgnn_dtype)dtype, .heads = 1 + g,
                           .dim = 16 << g, .edge_dim = 11 * edge);
               if (!dfgnn__operator(problem.op, problem.pass))
                 continue;
-              const dfgnn_setting setting = {.problem = &problem,
-                                             .matrix = &matrix,
-                                             .signature = &graph[g],
-                                             .device = &devices[d]};
+              const dfgnn_setting setting =
+                  SETTING(problem, &graph[g], &devices[d]);
               checked += check_members(&setting);
             }
   ck_assert_int_ge(checked,
@@ -129,17 +133,13 @@ TEST(sums_of_any_whole_vectors_have_several_members) {
                            "rows=1,span=once,order=natural"))
     return; /* built without CUDA */
   dfgnn_signature graph = graph_of(10000, 1000000, 9000, 1);
-  const dfgnn_matrix matrix = matrix_of(&graph);
   const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
   static const dfgnn_dtype dtypes[] = {DFGNN_F32, DFGNN_F16, DFGNN_BF16};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
     for (int dim = 32; dim <= 512; dim += 8) {
       dfgnn_problem problem =
           PROBLEM(.op = DFGNN_OP_SPMM_SUM, .dtype = dtypes[i], .dim = dim);
-      const dfgnn_setting setting = {.problem = &problem,
-                                     .matrix = &matrix,
-                                     .signature = &graph,
-                                     .device = &devices[1]};
+      const dfgnn_setting setting = SETTING(problem, &graph, &devices[1]);
       const int count =
           dfgnn__portfolio(member, DFGNN_PORTFOLIO_MOST, &setting, NULL);
       ck_assert_msg(count >= 8, "%s, %d features: %d members",
@@ -149,15 +149,11 @@ TEST(sums_of_any_whole_vectors_have_several_members) {
 
 TEST(a_problem_that_no_cell_was_measured_for_has_members_of_two) {
   dfgnn_signature graph = graph_of(10000, 1000000, 9000, 1);
-  const dfgnn_matrix matrix = matrix_of(&graph);
   const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
   double unlike, log_ratio[DFGNN_PORTFOLIO_MOST];
   for (int dim = 128; dim <= 160; dim += 32) { /* gt128 is a cell, gt160 none */
     dfgnn_problem problem = PROBLEM(.dim = dim);
-    const dfgnn_setting setting = {.problem = &problem,
-                                   .matrix = &matrix,
-                                   .signature = &graph,
-                                   .device = &devices[1]};
+    const dfgnn_setting setting = SETTING(problem, &graph, &devices[1]);
     const dfgnn_portfolios *all = dfgnn__portfolios();
     dfgnn_cell *first = dfgnn__portfolios_cell(&unlike, all, &setting, NULL);
     dfgnn_cell *second = dfgnn__portfolios_cell(&unlike, all, &setting, first);
@@ -183,12 +179,8 @@ TEST(a_problem_that_no_cell_was_measured_for_has_members_of_two) {
 
 TEST(a_broken_default_is_replaced_by_another_member) {
   dfgnn_signature graph = graph_of(2708, 10556, 168, 1);
-  const dfgnn_matrix matrix = matrix_of(&graph);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  const dfgnn_setting setting = {.problem = &problem,
-                                 .matrix = &matrix,
-                                 .signature = &graph,
-                                 .device = &devices[0]};
+  const dfgnn_setting setting = SETTING(problem, &graph, &devices[0]);
   unsigned char *broken = calloc(dfgnn__variant_count(), 1);
   const char *because;
   for (int k = 0; k < 3; k++) {
@@ -332,13 +324,9 @@ TEST(lanes_follow_the_width_of_a_row) {
     const char *lanes;
   } rows[] = {{128, "/lanes=16,"}, {64, "/lanes=8,"}, {32, "/lanes=4,"}};
   dfgnn_signature graph = graph_of(2708, 10556, 168, 1);
-  const dfgnn_matrix matrix = matrix_of(&graph);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     dfgnn_problem problem = PROBLEM(.dim = rows[i].dim);
-    const dfgnn_setting setting = {.problem = &problem,
-                                   .matrix = &matrix,
-                                   .signature = &graph,
-                                   .device = &devices[1]};
+    const dfgnn_setting setting = SETTING(problem, &graph, &devices[1]);
     const dfgnn_variant *v =
         dfgnn__member_variant(&all.cell[0]->member[0], &setting, NULL);
     ck_assert_ptr_nonnull(v);
@@ -366,11 +354,7 @@ TEST(a_member_that_does_not_run_has_no_substitute) {
   dfgnn_problem problem = PROBLEM(.dim = 64);
   for (int hub = 0; hub < 2; hub++) {
     dfgnn_signature graph = graph_of(3000, 90000, hub ? 2000 : 200, 1);
-    const dfgnn_matrix matrix = matrix_of(&graph);
-    const dfgnn_setting setting = {.problem = &problem,
-                                   .matrix = &matrix,
-                                   .signature = &graph,
-                                   .device = &devices[1]};
+    const dfgnn_setting setting = SETTING(problem, &graph, &devices[1]);
     const dfgnn_variant *v =
         dfgnn__member_variant(&all.cell[0]->member[0], &setting, NULL);
     ck_assert_int_eq(v != NULL, hub);
@@ -397,11 +381,8 @@ TEST(each_member_is_a_variant_of_its_own_where_it_was_best) {
       found[m] = NULL;
       if (!member->family || !member->measured)
         continue;
-      const dfgnn_matrix matrix = matrix_of(member->measured);
-      const dfgnn_setting setting = {.problem = &c->problem,
-                                     .matrix = &matrix,
-                                     .signature = member->measured,
-                                     .device = device};
+      const dfgnn_setting setting =
+          SETTING(c->problem, member->measured, device);
       found[m] = dfgnn__member_variant(member, &setting, NULL);
       ck_assert_msg(found[m] != NULL, "member %d of %s runs nowhere", m + 1,
                     c->name);
@@ -440,11 +421,7 @@ TEST(a_cell_that_knows_graphs_as_large_serves_a_large_graph) {
   for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
     dfgnn_problem problem = PROBLEM(.dim = 64);
     dfgnn_signature graph = graph_of(3000, graphs[i].edges, 1500, 1);
-    const dfgnn_matrix matrix = matrix_of(&graph);
-    const dfgnn_setting setting = {.problem = &problem,
-                                   .matrix = &matrix,
-                                   .signature = &graph,
-                                   .device = &devices[1]};
+    const dfgnn_setting setting = SETTING(problem, &graph, &devices[1]);
     double unlike;
     const dfgnn_cell *cell =
         dfgnn__portfolios_cell(&unlike, &all, &setting, NULL);
@@ -457,8 +434,7 @@ TEST(a_cell_that_knows_graphs_as_large_serves_a_large_graph) {
 TEST(quantities_are_products_and_quotients) {
   dfgnn_signature graph = graph_of(1000, 6000, 60, 1);
   dfgnn_problem problem = PROBLEM(.heads = 2, .dim = 40, .dtype = DFGNN_BF16);
-  const dfgnn_setting setting = {
-      .problem = &problem, .signature = &graph, .device = &devices[1]};
+  const dfgnn_setting setting = SETTING(problem, &graph, &devices[1]);
   static const struct {
     const char *text;
     double value;
@@ -520,8 +496,7 @@ TEST(members_are_ranked_by_their_times_on_graphs_like_this) {
   dfgnn_signature graph[2] = {graph_of(1000, 4500, 9, 1),
                               graph_of(1000, 40000, 80, 1)};
   for (int g = 0; g < 2; g++) {
-    const dfgnn_setting setting = {
-        .problem = &problem, .signature = &graph[g], .device = &devices[0]};
+    const dfgnn_setting setting = SETTING(problem, &graph[g], &devices[0]);
     ck_assert_int_eq(dfgnn__cell_predict(g ? of_long : of_short, all.cell[0],
                                          &all, &setting, -1),
                      1);
@@ -540,9 +515,8 @@ TEST(a_graph_that_is_left_out_has_no_part_in_its_prediction) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   /* the only graph on which the third is the slowest */
   ((int16_t *)all.cell[0]->member[2].time)[11] = 200;
-  const dfgnn_setting setting = {.problem = &problem,
-                                 .signature = &all.graph[11].signature,
-                                 .device = &devices[0]};
+  const dfgnn_setting setting =
+      SETTING(problem, &all.graph[11].signature, &devices[0]);
   ck_assert_int_eq(dfgnn__cell_predict(with, all.cell[0], &all, &setting, -1),
                    1);
   ck_assert_int_eq(
@@ -562,10 +536,8 @@ TEST(ranking_unseen_graphs_is_good) {
     dfgnn_cell *c = all->cell[i];
     for (int g = (int)(i % 32); g < c->graphs; g += 32) {
       double predicted[DFGNN_CELL_MEMBERS];
-      const dfgnn_setting setting = {.problem = &c->problem,
-                                     .signature =
-                                         &all->graph[c->graph[g]].signature,
-                                     .device = &c->device->info};
+      const dfgnn_setting setting = SETTING(
+          c->problem, &all->graph[c->graph[g]].signature, &c->device->info);
       ck_assert_int_eq(
           dfgnn__cell_predict(predicted, c, all, &setting, c->graph[g]), 1);
       int best = -1;

@@ -97,10 +97,9 @@ static void execute(results *r, const dfgnn_plan *plan) {
 static void plan_and_execute(results *r, dfgnn_context *ctx, dfgnn_graph *graph,
                              int p) {
   dfgnn_problem problem = problem_of(p);
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   execute(r, plan);
-  dfgnn_plan_destroy(plan);
+  done(plan);
 }
 
 /* The results that a thread alone gets, and the bytes that its graph took. */
@@ -109,12 +108,11 @@ static size_t bytes_alone;
 
 static void find_results(void) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   for (int p = 0; p < PROBLEMS; p++)
     plan_and_execute(&alone[p], ctx, graph, p);
   bytes_alone = dfgnn_graph_bytes(graph);
-  dfgnn_graph_destroy(graph);
+  done(graph);
   done(ctx);
 }
 
@@ -130,11 +128,11 @@ static dfgnn_plan *shared_plan;
 
 static void share(const char *stores) {
   shared_ctx = cpu_context(stores);
-  ck_ok(dfgnn_graph_create_csr(&shared_graph, shared_ctx, &csr, NULL));
+  shared_graph = graph_on(shared_ctx, &csr);
 }
 
 static void share_no_more(void) {
-  dfgnn_graph_destroy(shared_graph);
+  done(shared_graph);
   done(shared_ctx);
 }
 
@@ -148,15 +146,14 @@ static void work_alone(int number) {
   dfgnn_csr *none = NULL;
   results r;
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   snprintf(name, sizeof name, "%s/none-%d.mtx", directory, number);
   snprintf(said, sizeof said, "/none-%d.mtx", number);
   ck_assert_int_eq(dfgnn_csr_read(&none, name), DFGNN_ERROR_IO);
   plan_and_execute(&r, ctx, graph, number % PROBLEMS);
   same(&r, number % PROBLEMS);
   ck_fails(dfgnn_csr_read(&none, name), DFGNN_ERROR_IO, said);
-  dfgnn_graph_destroy(graph);
+  done(graph);
   done(ctx);
 }
 
@@ -199,14 +196,13 @@ TEST(threads_execute_one_plan) {
   dfgnn_problem problem = problem_of(0);
   find_results();
   share("");
-  ck_ok(dfgnn_plan_create(&shared_plan, shared_ctx, shared_graph, &problem));
+  shared_plan = plan_on(shared_ctx, shared_graph, &problem);
   together(execute_shared);
-  dfgnn_plan_destroy(shared_plan);
+  done(shared_plan);
   share_no_more();
 }
 
 static void call(int number) {
-  dfgnn_graph *graph;
   results r;
   for (int k = 0; k < 12; k++) {
     int p = (k + number) % PROBLEMS;
@@ -214,11 +210,11 @@ static void call(int number) {
     dfgnn_args args = args_of(&r);
     ck_ok(dfgnn_call(shared_ctx, shared_graph, &problem, &args, NULL));
     same(&r, p);
-    ck_ok(dfgnn_graph_create_csr(&graph, shared_ctx, &csr, NULL));
+    dfgnn_graph *graph = graph_on(shared_ctx, &csr);
     args = args_of(&r);
     ck_ok(dfgnn_call(shared_ctx, graph, &problem, &args, NULL));
     same(&r, p);
-    dfgnn_graph_destroy(graph);
+    done(graph);
   }
 }
 
@@ -234,13 +230,12 @@ TEST(threads_call_in_one_context) {
 /* Whether a new context chooses by what the store says of the graph. */
 static int is_stored(const dfgnn_problem *problem) {
   dfgnn_context *ctx = cpu_context(store);
-  dfgnn_graph *graph;
   dfgnn_plan *plan;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, problem));
   dfgnn_source source = dfgnn_plan_source(plan);
   dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
+  done(graph);
   done(ctx);
   return source == DFGNN_SOURCE_EXACT || source == DFGNN_SOURCE_NEAR;
 }
@@ -259,8 +254,7 @@ static void race(int number) {
   (void)number;
   problem.effort = DFGNN_EFFORT_RACE;
   for (int k = 0; k < 10; k++) {
-    dfgnn_plan *plan;
-    ck_ok(dfgnn_plan_create(&plan, shared_ctx, shared_graph, &problem));
+    dfgnn_plan *plan = plan_on(shared_ctx, shared_graph, &problem);
     execute(&r, plan);
     close_to(&r, 0); /* the entrants add in orders of their own */
     ck_assert_ptr_nonnull(dfgnn_plan_variant(plan));
@@ -268,7 +262,7 @@ static void race(int number) {
     ck_ok(dfgnn_plan_explain(&explanation, plan));
     raced += strstr(explanation->because, "the first calls race") != NULL;
     dfgnn_explanation_free(explanation);
-    dfgnn_plan_destroy(plan);
+    done(plan);
   }
 }
 
@@ -293,14 +287,14 @@ static void tune(int number) {
   dfgnn_tune_options options = INIT(dfgnn_tune_options, .budget_s = .05);
   problem.dim = 1 + number;
   if (number % 2)
-    ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+    graph = graph_on(ctx, &csr);
   ck_ok(dfgnn_tune(NULL, ctx, graph, &problem, &options));
   ck_ok(dfgnn_context_reload(ctx));
   ck_ok(dfgnn_context_counters(&counters, ctx));
   ck_ok(dfgnn_context_digest(digest, ctx));
   ck_assert_uint_gt(counters.loaded_rows, 0);
   if (number % 2) {
-    dfgnn_graph_destroy(graph);
+    done(graph);
     done(ctx);
   }
 }

@@ -95,14 +95,18 @@ static inline const char *csr_text(const dfgnn_csr *csr) {
   return text;
 }
 
+static inline dfgnn_csr *read_graph(const char *path) {
+  dfgnn_csr *csr = NULL;
+  ck_ok(dfgnn_csr_read(&csr, path));
+  return own_csr(csr);
+}
+
 /* Asserts that a file is read as a graph of these sources and rows. */
 static inline void reads_as(const char *path, int64_t sources,
                             const char *rows) {
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_read(&csr, path));
+  const dfgnn_csr *csr = read_graph(path);
   ck_assert_int_eq(csr->sources, sources);
   ck_assert_str_eq(csr_text(csr), rows);
-  dfgnn_csr_free(csr);
 }
 
 /* Asserts that a file is refused with a message that holds its name and the
