@@ -25,13 +25,12 @@ from ._step_times import leaves, tensors_in
 from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
-LEAST, MOST = 3, 12  # timed steps of each path
+LEAST, MOST = 3, 6  # timed steps of each path
 RUN = 4  # steps of a path in a row; the first of them finds memory, untimed
 MOST_STEPS = WARM + 2 * RUN * (MOST // (RUN - 1) + 1)  # until one is chosen
 MOST_CALLS = 64  # of a layer in a step
 MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
-SOME = 6  # steps that decide if all say the same
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
 KERNELS, OWN = "kernels", "own path"
 
@@ -236,12 +235,8 @@ class _Sample:
 
 def _enough(ratios):
     """Whether ratios of times, side by side, tell which path is faster."""
-    count = len(ratios)
-    if count < LEAST or count >= MOST:
-        return count >= MOST
-    low, high = min(ratios), max(ratios)
-    return low > CLEAR or high < 1 / CLEAR or count >= SOME and (
-        low > MARGIN or high < 1)
+    return len(ratios) >= MOST or len(ratios) >= LEAST and (
+        min(ratios) > CLEAR or max(ratios) < 1 / CLEAR)
 
 
 def _accumulator(leaf):
@@ -348,7 +343,7 @@ class Race:
         ratios = [kernels / own for kernels, own in self.pairs]
         if self.ready or not _enough(ratios):
             return
-        clear = len(ratios) < SOME
+        clear = len(ratios) < MOST
         if statistics.median(ratios) <= MARGIN:
             self.ready = together
             if not together:

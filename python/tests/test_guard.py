@@ -113,14 +113,6 @@ def test_a_clear_case_takes_few_steps(clock):
     assert type(one) is Own
 
 
-@pytest.mark.parametrize("kernels, stays", [(.9, Fast), (1.1, Own)])
-def test_steps_that_all_say_the_same_need_not_be_many(clock, kernels, stays):
-    one = layer(clock, (1, 1), (kernels, kernels))
-    train(one, 2 + _guard.WARM + 4 * _guard.RUN)
-    guard = one.__dict__.get("_dfgnn_guard")
-    assert type(one) is stays and not (guard and guard.undecided)
-
-
 def test_a_layer_that_a_step_calls_twice_is_decided_as_soon(clock):
     one = layer(clock, (1, 1), (5, 5))
     train(nn.Sequential(one, one), 1 + _guard.WARM + 2 * _guard.RUN)
@@ -133,11 +125,11 @@ def test_kernels_that_lose_race_again_once_better_ones_are_compiled(
     monkeypatch.setattr(_guard._measure, "compiling", lambda: busy[0])
     one = layer(clock, (1, 1), (5, 5))
     train(one)
-    assert type(one) is Fast and set(one.paths[-20:]) == {OWN}
+    assert type(one) is Fast and set(one.paths[-10:]) == {OWN}
     assert one._dfgnn_guard.undecided
     busy[0], one.times[KERNELS] = False, (.5, .5)
     train(one)
-    assert type(one) is Fast and set(one.paths[-20:]) == {KERNELS}
+    assert type(one) is Fast and set(one.paths[-10:]) == {KERNELS}
 
 
 def test_the_race_waits_no_longer_than_it_may(clock, monkeypatch):
