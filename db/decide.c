@@ -357,6 +357,19 @@ out:
   return done;
 }
 
+static int compare_decision(const void *problem, const void *decision) {
+  return dfgnn__problem_compare(problem,
+                                &((const dfgnn_decision *)decision)->problem);
+}
+
+const dfgnn_decision *dfgnn__decision_find(const dfgnn_decisions *decisions,
+                                           const dfgnn_measurement *problem) {
+  return decisions->count
+             ? bsearch(problem, decisions->decision, decisions->count,
+                       sizeof *decisions->decision, compare_decision)
+             : NULL;
+}
+
 dfgnn_status dfgnn__decide(dfgnn_decisions **out, uint64_t *unusable,
                            const dfgnn_measurement *rows, size_t count,
                            double margin, dfgnn_usable_function usable,

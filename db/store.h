@@ -305,6 +305,10 @@ typedef struct dfgnn_decisions {
   const dfgnn_decision *decision; /* ordered by device, then problem */
 } dfgnn_decisions;
 
+/* The decision of this problem; NULL if there is none. */
+const dfgnn_decision *dfgnn__decision_find(const dfgnn_decisions *decisions,
+                                           const dfgnn_measurement *problem);
+
 /* 1 if the ranked variant's rows are noisy and it is the winner, or might be:
  * it is worth measuring again. */
 int dfgnn__ranked_doubtful(const dfgnn_decision *decision, size_t i);

@@ -93,11 +93,9 @@ static void mark_own(dfgnn_table *t, const dfgnn_measurement *rows,
       continue;
     const uint64_t exact =
         dfgnn__fold(dfgnn__key_sized(row), row->signature.fingerprint);
-    const size_t begin = dfgnn__table_gate(t, dfgnn__key_gate(row));
-    for (size_t k = begin; k < t->count; k++) {
-      dfgnn_entry *e = &t->entries[k];
-      if (e->gate != t->entries[begin].gate)
-        break;
+    for (size_t s = exact & (t->slots - 1); t->by_exact[s];
+         s = (s + 1) & (t->slots - 1)) {
+      dfgnn_entry *e = &t->entries[t->by_exact[s] - 1];
       if (e->exact == exact && dfgnn__same_problem(row, &e->decision->problem))
         e->own = 1;
     }

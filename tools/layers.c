@@ -75,15 +75,11 @@ typedef struct census {
 
 static int mark(void *data, const dfgnn_measurement *row) {
   census *c = data;
-  for (size_t i = 0; i < c->decisions->count; i++) {
-    const dfgnn_decision *d = &c->decisions->decision[i];
-    if (c->held[i] ||
-        d->problem.signature.fingerprint != row->signature.fingerprint ||
-        strcmp(d->ranked[0].variant, row->variant) ||
-        d->ranked[0].revision != row->revision ||
-        !dfgnn__same_problem(&d->problem, row))
-      continue;
-    c->held[i] = 1;
+  const dfgnn_decision *d = dfgnn__decision_find(c->decisions, row);
+  char *held = d ? &c->held[d - c->decisions->decision] : NULL;
+  if (d && !*held && d->count && !strcmp(d->ranked[0].variant, row->variant) &&
+      d->ranked[0].revision == row->revision) {
+    *held = 1;
     c->count++;
   }
   return 0;

@@ -38,13 +38,47 @@ int tool_records_add(tool_records *records, const char *path) {
   return TOOL_DONE;
 }
 
+static int compare_rows(const void *x, const void *y) {
+  const dfgnn_measurement *a = *(const dfgnn_measurement *const *)x;
+  const dfgnn_measurement *b = *(const dfgnn_measurement *const *)y;
+  const int c = dfgnn__problem_compare(a, b);
+  return c ? c : (a > b) - (a < b);
+}
+
 int tool_records_decide(tool_records *records) {
   dfgnn__decisions_free(records->decisions);
   records->decisions = NULL;
+  free(records->by_problem);
+  records->by_problem = calloc(records->count + 1, sizeof *records->by_problem);
+  if (!records->by_problem)
+    return tool_error("out of memory");
+  for (size_t i = 0; i < records->count; i++)
+    records->by_problem[i] = &records->row[i];
+  qsort(records->by_problem, records->count, sizeof *records->by_problem,
+        compare_rows);
   dfgnn_status status =
       dfgnn__decide(&records->decisions, &records->unusable, records->row,
                     records->count, TIE_MARGIN, usable, NULL);
   return status ? tool_fail(status) : TOOL_DONE;
+}
+
+const dfgnn_measurement *const *
+tool_records_of(const tool_records *records, size_t *count,
+                const dfgnn_measurement *problem) {
+  size_t low = 0, high = records->count, end;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (dfgnn__problem_compare(records->by_problem[middle], problem) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (end = low; end < records->count &&
+                  dfgnn__same_problem(records->by_problem[end], problem);
+       end++)
+    ;
+  *count = end - low;
+  return records->by_problem + low;
 }
 
 /* A standard place whose store may not be read is passed over, as a context
@@ -86,6 +120,7 @@ void tool_records_free(tool_records *records) {
   tool_winners_free(records->winners);
   dfgnn__decisions_free(records->decisions);
   dfgnn__rows_free(records->rows);
+  free(records->by_problem);
   *records = (tool_records){0};
 }
 

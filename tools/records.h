@@ -11,7 +11,8 @@ typedef struct tool_winners tool_winners;
 
 typedef struct tool_records {
   dfgnn_rows *rows;
-  const dfgnn_measurement *row; /* owned by rows */
+  const dfgnn_measurement *row;         /* owned by rows */
+  const dfgnn_measurement **by_problem; /* the rows, once they are decided */
   size_t count;
   uint64_t invalid, unusable;
   dfgnn_decisions *decisions;
@@ -25,6 +26,10 @@ int tool_records_load(tool_records *records, const tool_settings *settings,
 /* Adds the rows of a store file; call tool_records_decide after the last. */
 int tool_records_add(tool_records *records, const char *path);
 int tool_records_decide(tool_records *records);
+/* The rows of a decided problem, in the order of the stores. */
+const dfgnn_measurement *const *
+tool_records_of(const tool_records *records, size_t *count,
+                const dfgnn_measurement *problem);
 void tool_records_free(tool_records *records);
 
 /* 1 if the row passes the problem options that were given. */

@@ -9,12 +9,8 @@
 
 static const dfgnn_decision *find(const tool_records *records,
                                   const dfgnn_measurement *problem) {
-  for (size_t i = 0; i < records->decisions->count; i++) {
-    const dfgnn_decision *d = &records->decisions->decision[i];
-    if (d->count && dfgnn__same_problem(&d->problem, problem))
-      return d;
-  }
-  return NULL;
+  const dfgnn_decision *d = dfgnn__decision_find(records->decisions, problem);
+  return d && d->count ? d : NULL;
 }
 
 /* The time of a variant over the winner's, as a store measured them. */

@@ -272,13 +272,13 @@ enum { MOST_NOISY = 8 }; /* problems that are listed */
 static const dfgnn_measurement *noisy_row(const doctor *d,
                                           const dfgnn_decision *decision,
                                           const dfgnn_ranked *r) {
-  for (size_t i = 0; i < d->records.count; i++) {
-    const dfgnn_measurement *row = &d->records.row[i];
-    if (dfgnn__row_noise(row) == r->noise &&
-        !strcmp(row->variant, r->variant) && row->revision == r->revision &&
-        dfgnn__same_problem(row, &decision->problem))
-      return row;
-  }
+  size_t count;
+  const dfgnn_measurement *const *row =
+      tool_records_of(&d->records, &count, &decision->problem);
+  for (size_t i = 0; i < count; i++)
+    if (dfgnn__row_noise(row[i]) == r->noise &&
+        !strcmp(row[i]->variant, r->variant) && row[i]->revision == r->revision)
+      return row[i];
   return NULL;
 }
 

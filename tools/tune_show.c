@@ -53,11 +53,13 @@ static const dfgnn_measurement *evidence(const tool_records *records,
                                          const dfgnn_decision *decision,
                                          const char *variant, int revision) {
   const dfgnn_measurement *best = NULL;
-  for (size_t i = 0; i < records->count; i++) {
-    const dfgnn_measurement *row = &records->row[i];
+  size_t count;
+  const dfgnn_measurement *const *rows =
+      tool_records_of(records, &count, &decision->problem);
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_measurement *row = rows[i];
     if (strcmp(row->variant, variant) || row->revision != revision ||
-        strcmp(row->status, "ok") ||
-        !dfgnn__same_problem(&decision->problem, row))
+        strcmp(row->status, "ok"))
       continue;
     if (!best || row->samples > best->samples)
       best = row;
@@ -136,9 +138,12 @@ static void put_figures(json_t *row, const dfgnn_measurement *m,
 
 static void put_rejected(json_t *rows, const tool_records *records,
                          const dfgnn_decision *d) {
-  for (size_t i = 0; i < records->count; i++) {
-    const dfgnn_measurement *m = &records->row[i];
-    if (!strcmp(m->status, "ok") || !dfgnn__same_problem(&d->problem, m))
+  size_t count;
+  const dfgnn_measurement *const *found =
+      tool_records_of(records, &count, &d->problem);
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_measurement *m = found[i];
+    if (!strcmp(m->status, "ok"))
       continue;
     json_t *row = begin(&d->problem, m->variant);
     put_figures(row, m, NAN);

@@ -368,6 +368,21 @@ TEST(every_part_of_the_key_keeps_decisions_apart) {
   EACH_KEY(APART)
 }
 
+TEST(a_decision_is_found_by_its_problem) {
+  dfgnn_measurement rows[40];
+  for (int i = 0; i < 40; i++) {
+    rows[i] = row_of(RUN_A, "x", .5);
+    rows[i].signature.fingerprint = 1 + (uint64_t)(i * 7 % 40);
+  }
+  dfgnn_decisions *d = decide(rows, 30);
+  for (int i = 0; i < 40; i++) {
+    const dfgnn_decision *found = dfgnn__decision_find(d, &rows[i]);
+    ck_assert_int_eq(found != NULL, i < 30);
+    ck_assert(!found || dfgnn__same_problem(&found->problem, &rows[i]));
+  }
+  ck_assert_ptr_null(dfgnn__decision_find(decide(rows, 0), &rows[0]));
+}
+
 TEST(provenance_does_not_keep_decisions_apart) {
   dfgnn_measurement rows[2];
   dfgnn_decisions *d;
