@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from torch_geometric.nn import aggr  # noqa: E402
+from torch_geometric.nn import Linear, aggr  # noqa: E402
 from torch_geometric.utils import scatter, softmax  # noqa: E402
 
 from traced_layers import (  # noqa: E402
@@ -232,3 +232,25 @@ def test_torch_compile_asks_for_the_number_of_edges_there_is():
     compiled = torch.compile(fast, backend="eager")
     for edges in (e, e[:, :20], e[:, :31], e[:, :1]):
         same(flat(compiled(edges, **given)), flat(layer(edges, **given)))
+
+
+class Lazy(Own):
+    """Knows the width of its edges' features after its first call."""
+
+    def __init__(self):
+        super().__init__()
+        self.late = Linear(-1, W)
+
+    def message(self, x_j, e):
+        return x_j * self.late(e)
+
+
+def test_a_layer_is_traced_once_its_parameters_have_shapes():
+    layer, e, given = case(Lazy)
+    given["e"] = torch.randn(e.size(1), 3, dtype=torch.double)
+    fast, report = accelerated(layer)
+    layer(e, **given)
+    fast(e, **given)
+    fast.load_state_dict(layer.state_dict())
+    same(derivatives(fast, e, given, 1), derivatives(layer, e, given, 1))
+    assert not report.kept

@@ -9,6 +9,7 @@ import threading
 import weakref
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch_geometric.nn import MessagePassing
 
 from ... import _dynamo
@@ -169,8 +170,9 @@ def _served(layer, names, edge_index, size, kwargs):
             layer, layer, edge_index, size, kwargs)
     except TraceError as error:
         found.reason = str(error)
-        found.refused[kind or _kind_of_call(layer, names, kwargs)] = \
-            found.reason
+        if not any(map(is_lazy, layer.parameters())):  # the first call alone
+            found.refused[kind or _kind_of_call(layer, names, kwargs)] = \
+                found.reason
         raise
     finally:
         _thread.state = before
