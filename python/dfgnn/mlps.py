@@ -12,12 +12,14 @@ import torch.nn.functional as F
 
 from . import _execute, _mlp_formula, _mlp_kernels
 from ._checks import DTYPES as TYPES, check_tensor, describe
+from ._formulas import ByTorch, by_program
 from ._modes import autocast_dtype, compiling, needs_composite, untraced
+from ._program_handle import EDGE
 from ._torch_library import place
+from ._trace import method
 from .convert import of_sizes
 from .graph import Graph
-from .programs import (
-    edge_program, max_in, max_out, softmax_in, softmax_out, sum_in, sum_out)
+from .ops import reordered
 
 __all__ = ["edge_mlp"]
 
@@ -317,21 +319,32 @@ def _called(graph, weights, biases, call):
 _GATES = ("sigmoid", "softmax")
 
 
-def _softmax_of(softmax, largest, total):
-    """The program of a softmax whose exponentials may have weights; it is 0
-    where all weights of a node are."""
-    @edge_program(reduce=None)
-    def shares(e):
-        if not hasattr(e, "weight"):
-            return softmax(e.score)
-        part = torch.exp(e.score - largest(e.score)) * e.weight
-        whole = total(part)
-        return part / torch.where(whole > 0, whole, 1.0)
-    return shares
+def _shares(way, graph, end, score, weight=None):
+    """[E, 1] the softmax of scores over the edges of each node at an end, whose
+    exponentials may have weights; it is 0 where all weights of a node are."""
+    kind = score.dtype if weight is None else torch.promote_types(
+        score.dtype, weight.dtype)
+    t = way(graph, kind)
+    softmax, largest, total = (method(name + end) for name in (
+        "softmax", "max", "sum"))
+    score = t.give(EDGE, "score", score)
+    if weight is None:
+        return t.run([softmax(score)])[0]
+    part = (score - largest(score)).exp() * t.give(EDGE, "weight", weight)
+    whole = total(part)
+    return t.run([part / method("where")(whole > 0, whole, 1.0)])[0]
 
 
-_SOFTMAX = {"dst": _softmax_of(softmax_in, max_in, sum_in),
-            "src": _softmax_of(softmax_out, max_out, sum_out)}
+_ENDS = {"dst": "_in", "src": "_out"}
+
+
+def _softmax(graph, end, *given):
+    """_shares() of tensors in the caller's order."""
+    given = _ENDS[end], *[reordered(graph, t) for t in given]
+    found = None if needs_composite() else by_program(_shares, graph, *given)
+    if found is None:
+        found = _shares(ByTorch, graph, *given)
+    return reordered(graph, found, True)
 
 
 def _check_gate(name, layer, width):
@@ -404,10 +417,9 @@ def _gates_as_factors(graph, call):
         if call.gate_by == "sigmoid":
             gate = torch.sigmoid(score)
         else:
-            tensors = {"score": score}
-            if call.gate_weight is not None:
-                tensors["weight"] = call.gate_weight.view(-1, 1)
-            gate = _SOFTMAX[end](graph, e=tensors)
+            weight = call.gate_weight
+            gate = _softmax(graph, end, score, *(
+                () if weight is None else (weight.view(-1, 1),)))
         factor = getattr(call, end + "_factor")
         gate = gate.squeeze(1)
         made[end + "_factor"] = gate if factor is None else gate * factor

@@ -156,9 +156,9 @@ class Fused:
 
     _dfgnn_base = None  # PyG's class
     _dfgnn_fused = None  # propagate by kernels, or None
-    _dfgnn_compiled = None  # the same while torch.compile traces, or None
     _dfgnn_relation = None  # how its relations go together, or None
     _dfgnn_overridden = None  # the name of a method that a subclass overrides
+    _dfgnn_in_graph = None  # _compiled.py, which serves while torch.compile traces
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -187,8 +187,7 @@ class Fused:
     def _dfgnn_constant(self, name, *arguments):
         """The reason that a function of _compiled.py gives for the layer, for
         torch.compile."""
-        from . import _compiled
-        return getattr(_compiled, name)(self, *arguments)
+        return getattr(Fused._dfgnn_in_graph, name)(self, *arguments)
 
     def propagate(self, edge_index, size=None, **kwargs):
         if torch.is_grad_enabled() and not compiling():
@@ -198,9 +197,8 @@ class Fused:
             out = attempt(fused, self, edge_index, size, **kwargs)
             if out is not NotImplemented:
                 return out
-        in_graph = type(self)._dfgnn_compiled
-        if in_graph is not None and compiling() and usual(self):
-            out = in_graph(self, edge_index, size, kwargs)
+        if compiling() and usual(self):
+            out = Fused._dfgnn_in_graph.propagate(self, edge_index, size, kwargs)
             if out is not NotImplemented:
                 return out
         if isinstance(edge_index, Looped):
@@ -253,15 +251,12 @@ class Row(NamedTuple):
     node: Optional[Callable] = None
     # how its relations go together, see relations/layers.py
     relation: Optional[tuple] = None
-    # propagate where fused does not serve and torch.compile traces
-    compiled: Optional[Callable] = None
 
 
 def fuse(base, row, **names):
     """The class with kernels for a class of PyG."""
     names = {"__doc__": base.__doc__, **names, "_dfgnn_base": base,
-             "_dfgnn_fused": row.fused, "_dfgnn_compiled": row.compiled,
-             "_dfgnn_relation": row.relation,
+             "_dfgnn_fused": row.fused, "_dfgnn_relation": row.relation,
              "propagate": Fused.propagate,
              "_jinja_propagate": Fused.propagate,
              "_orig_propagate": MessagePassing.propagate}

@@ -13,7 +13,6 @@ from ...mlps import edge_mlp
 from .._linear import hooked, is_product, takes
 from .._networks import after_linear
 from .._node import watched
-from . import _traced as traced
 from ._edges import (
     Looped, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
@@ -61,23 +60,6 @@ def keeps_edges(layer):
 
 
 # ---- propagates -------------------------------------------------------------
-
-# a softmax of messages and their sum
-_BY_PROGRAMS = aggr.SoftmaxAggregation, aggr.AttentionalAggregation
-
-
-def x_only(layer, edge_index, size, x):
-    if type(layer.aggr_module) in _BY_PROGRAMS:
-        return traced.propagate(layer, edge_index, size, x=x)
-    return neighbours(layer, edge_index, size, x)
-
-
-def weighted(layer, edge_index, size, x, edge_weight=None):
-    if type(layer.aggr_module) in _BY_PROGRAMS:
-        return traced.propagate(layer, edge_index, size, x=x,
-                                edge_weight=edge_weight)
-    return neighbours(layer, edge_index, size, x, edge_weight)
-
 
 def own_edges(layer, edge_index, size, x, edge_weight=None):
     """Weighted sums over edges that forward made: in a call that torch.compile

@@ -1,20 +1,24 @@
 """The layers of PyG that have kernels behind them: one row for each class."""
 
 import torch_geometric.nn as pyg
+from torch_geometric.nn import aggr
 
 from ..._modes import compiling
 from .. import _attention_nodes as attention_nodes
 from .. import _sum_nodes as sum_nodes
 from . import _attention_convs as attention
-from . import _compiled as compiled
+from . import _compiled  # noqa: F401 - serves while torch.compile traces
 from . import _functions as functions
 from . import _messages as messages
 from . import _sums as sums
 from . import _traced as traced
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
-from ._mixin import Row, tried
+from ._gps import GPSConv
+from ._mixin import Row, fuse, tried
+from ._reduce import neighbours
 from .relations import layers, over_types, rgat
 from .relations.heat import heat
+from .relations.hetero_conv import HeteroConv
 from .relations.rgcn import rgcn
 
 
@@ -28,6 +32,16 @@ def _written(fused):
     return propagate
 
 
+# a softmax of messages and their sum
+_BY_PROGRAMS = aggr.SoftmaxAggregation, aggr.AttentionalAggregation
+
+
+def _neighbours(layer, edge_index, size, **given):
+    run = traced.propagate if type(layer.aggr_module) in _BY_PROGRAMS \
+        else neighbours
+    return run(layer, edge_index, size, **given)
+
+
 _marked = dict(gcn_norm=NORM)
 _made = dict(gcn_norm=NORM_TENSORS)
 normalized = sums.renamed(_marked)
@@ -35,11 +49,11 @@ normalized_or_kept = sums.renamed(_marked, _made, sums.keeps_edges)
 
 TABLE = [
     # sums of neighbours
-    Row("SAGEConv", sums.x_only, node=sum_nodes.sage, relation=layers.SAGE),
-    Row("GINConv", sums.x_only, node=sum_nodes.gin, relation=layers.GIN),
-    Row("GraphConv", sums.weighted, node=sum_nodes.graph_conv,
+    Row("SAGEConv", _neighbours, node=sum_nodes.sage, relation=layers.SAGE),
+    Row("GINConv", _neighbours, node=sum_nodes.gin, relation=layers.GIN),
+    Row("GraphConv", _neighbours, node=sum_nodes.graph_conv,
         relation=layers.GRAPH),
-    Row("GatedGraphConv", sums.weighted),
+    Row("GatedGraphConv", _neighbours),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", traced.propagate),
     Row("RGCNConv", forward=tried(rgcn)),
@@ -86,9 +100,10 @@ TABLE = [
     Row("ResGatedGraphConv", messages.residual_gates),
 ]
 
+CLASSES = {getattr(pyg, row.name): fuse(getattr(pyg, row.name), row,
+                                        __module__=__package__)
+           for row in TABLE}
+"""The class with kernels for each class of PyG."""
 
-def rows():
-    """The rows whose class this version of PyG has."""
-    return [row if row.fused is traced.propagate else
-            row._replace(compiled=compiled.propagate)
-            for row in TABLE if hasattr(pyg, row.name)]
+UNITS = {pyg.HeteroConv: HeteroConv, pyg.GPSConv: GPSConv}
+"""The class with kernels for each class of PyG that holds layers."""

@@ -19,7 +19,6 @@ from ..._over import over
 from ..._trace import TraceError
 from ...errors import InvalidError, UnsupportedError
 from ...graph import Graph
-from . import _compiled
 from ._checked import difference
 from ._deferred import Later, is_deferred
 from ._edges import edges_as_given, known, wide
@@ -191,7 +190,7 @@ def _run(layer, name, edge_index, size, kwargs):
 def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
     if compiling():
-        return _compiled.propagate(layer, edge_index, size, kwargs)
+        return NotImplemented  # _compiled.py has another way
     for name, value in kwargs.items():
         if type(value) is Later:
             return _with_update(layer, edge_index, size, kwargs, name)

@@ -3,9 +3,12 @@
 from torch_geometric.nn import MessagePassing
 
 from ..._over import own
-from . import CLASSES, UNITS, Fused, HeteroConv, _functions, _traced
+from . import _functions, _traced
+from ._mixin import Fused
+from ._table import CLASSES, UNITS
 from ._traced import state  # noqa: F401 - asked for by name
 from .relations import calls
+from .relations.hetero_conv import HeteroConv
 from .relations.to_hetero import restore, rewrite  # noqa: F401 - likewise
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),

@@ -1,17 +1,22 @@
 """HeteroConv: relations whose layers do the same go through the kernels
 together, each of the others by itself."""
 
+import torch
+import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import hetero_conv as theirs
 
+from ...._checks import DTYPES
 from ...._fallbacks import own_path
 from ...._guard import guarded
-from ...._modes import compiling, constant
+from ...._modes import autocast_dtype, compiling, constant
+from ...._relations import operator
 from ....hetero import HeteroGraph
 from ..._node import Other
 from .._mixin import Fused
-from . import compiled, shares
-from .calls import Call, added, one_by_one, run_calls
+from .._reduce import reductions
+from . import shares, sums
+from .calls import Call, added, group_key, kind_of, one_by_one, run_calls
 from .rows import Features
 
 
@@ -88,6 +93,86 @@ def _forward(module, kwargs, args):
                                edge_index_dict, more, kwargs))
 
 
+# ---- while torch.compile traces ----------------------------------------------
+#
+# Sums of neighbours over all relations that end at a type of nodes are one
+# operator, and the linear layers around it are torch's, which the compiler joins
+# with what stands beside them.  Types that no loss reads are left out by the
+# compiler, which an operator over all types would not let it do.
+
+def _plan(module):
+    """(operator, linear layer of sums, of own features) if all layers do the
+    same and can go together; else None."""
+    layers = list(module.convs.values())
+    found = set(map(group_key, layers))
+    if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
+        return None
+    first = layers[0]
+    linears = kind_of(type(first)).linears(first)
+    op = sums.operator(reductions(first.aggr_module), None)
+    if not linears or op not in ("spmm-sum", "spmm-mean"):
+        return None
+    if any(type(layer._modules.get(name)) is not pyg.Linear
+           for layer in layers for name in linears if name in layer._modules):
+        return None
+    return op, *linears
+
+
+def _fits(x_dict, edges, keys):
+    kinds = {end for key in keys for end in (key[0], key[2])}
+    if not keys or any(kind not in x_dict for kind in kinds):
+        return False
+    first = x_dict[keys[0][0]]
+    return first.dim() == 2 and first.dtype in DTYPES and \
+        first.size(1) > 0 and autocast_dtype(first.device.type) is None \
+        and all(x_dict[kind].dim() == 2 and x_dict[kind].dtype == first.dtype
+                and x_dict[kind].device == first.device
+                and x_dict[kind].size(1) == first.size(1) for kind in kinds) \
+        and all(isinstance(edges[key], torch.Tensor)
+                and edges[key].dim() == 2
+                and edges[key].layout == torch.strided for key in keys)
+
+
+def _traced(module, x_dict, edges):
+    """The dict of results, or None where layers go one by one."""
+    keys = [key for key in module.convs.keys() if key in edges]
+    made = module._dfgnn_plan()
+    if made is None or not _fits(x_dict, edges, keys):
+        return None
+    return {kind: _of_type(module, x_dict, edges, kind, [
+        key for key in keys if key[2] == kind], *made)
+        for kind in dict.fromkeys(key[2] for key in keys)}
+
+
+def _of_type(module, x_dict, edges, kind, keys, op, of_sums, of_own):
+    """The result of a type of nodes, from its relations."""
+    kinds = list(dict.fromkeys(end for key in keys
+                               for end in (key[0], key[2])))
+    number = {kind: n for n, kind in enumerate(kinds)}
+    made = operator.sums(
+        [x_dict[kind] for kind in kinds], [edges[key] for key in keys],
+        [number[end] for key in keys for end in (key[0], key[2])], op)
+    layers = [module.convs[key] for key in keys]
+    out = _linear_of(layers, of_sums, made.view(
+        x_dict[kind].size(0), len(layers) * made.size(1)), 1)
+    own = [layer for layer in layers if hasattr(layer, of_own)]
+    if own:
+        out = out + _linear_of(own, of_own, x_dict[kind], None)
+    return out / len(layers) if module.aggr == "mean" and \
+        len(layers) > 1 else out
+
+
+def _linear_of(layers, name, rows, dim):
+    """The sum of linear layers: of one input, or side by side along dim."""
+    linears = [getattr(layer, name) for layer in layers]
+    weights = [linear.weight for linear in linears]
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    weight = sum(weights[1:], weights[0]) if dim is None \
+        else torch.cat(weights, dim)
+    return F.linear(rows, weight, sum(biases[1:], biases[0])
+                    if biases else None)
+
+
 class HeteroConv(pyg.HeteroConv):
     __doc__ = pyg.HeteroConv.__doc__
     _dfgnn_base = pyg.HeteroConv
@@ -95,7 +180,7 @@ class HeteroConv(pyg.HeteroConv):
     @constant
     def _dfgnn_plan(self):
         """The values that torch.compile takes as constants."""
-        return compiled.plan(self)
+        return _plan(self)
 
     @guarded
     def forward(self, *args_dict, **kwargs_dict):
@@ -104,7 +189,7 @@ class HeteroConv(pyg.HeteroConv):
         if compiling():
             found = None
             if len(args_dict) == 2 and not kwargs_dict:
-                found = compiled.forward(self, *args_dict)
+                found = _traced(self, *args_dict)
             return super().forward(*args_dict, **kwargs_dict) \
                 if found is None else found
         try:
