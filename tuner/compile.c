@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/program/job.h"
@@ -17,10 +16,9 @@
 #define OWED 3
 /* A program takes the compiler half a second to two. */
 #define PROGRAM_S 1.0
-/* The steps that run meanwhile come first, as far as cores are scarce; a core
- * whose other half compiles is slower, too. */
-#define NICE 10
-#define SHARE 4 /* the part of the processors that compiles beside steps */
+/* The part of the processors that compiles beside steps: a core whose other
+ * half compiles is slower. */
+#define SHARE 4
 
 struct dfgnn_compile_ahead {
   dfgnn_engine *engine;
@@ -32,8 +30,7 @@ struct dfgnn_compile_ahead {
 
 static void *compile_all(void *data) {
   dfgnn_compile_ahead *c = data;
-  /* Linux has a value for each thread; those that it makes inherit it. */
-  (void)setpriority(PRIO_PROCESS, 0, NICE);
+  dfgnn__engine_give_way();
   /* A program that does not compile fails again, and is recorded, when its
    * candidate is looked at. */
   (void)dfgnn__engine_prepare(c->engine, c->programs, c->threads, &c->stop);

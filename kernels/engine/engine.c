@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/engine/cache.h"
@@ -308,6 +309,11 @@ int dfgnn__engine_processors(void) {
   return sched_getaffinity(0, sizeof set, &set)
              ? (int)sysconf(_SC_NPROCESSORS_ONLN)
              : CPU_COUNT(&set);
+}
+
+void dfgnn__engine_give_way(void) {
+  /* Linux has a value for each thread, which its children inherit. */
+  (void)setpriority(PRIO_PROCESS, 0, 10);
 }
 
 dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,

@@ -123,6 +123,9 @@ void dfgnn__engine_leave(int entered);
 
 /* The processors that this process may use. */
 int dfgnn__engine_processors(void);
+/* Has this thread, and what it starts, give way to the steps that run beside
+ * it, as far as cores are scarce. */
+void dfgnn__engine_give_way(void);
 /* Compiles the programs that are missing, on up to `threads` threads (0: as
  * many as there are cores), and loads them if the engine has a device.  The
  * status is that of the first program that failed; all are tried, until *stop

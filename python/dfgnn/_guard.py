@@ -4,9 +4,10 @@ The first steps of a layer take both in turns, a few steps each, since neither
 finds memory as the other left it.  Each is a real step, and is timed from the
 layer's input to its output and from the gradient of its output to those of its
 inputs and parameters.  Kernels that lose while better ones are compiled in the
-background race again after it; the own path runs meanwhile.  Nothing is run
-twice, so that buffers, random numbers, hooks and gradients are those of one
-step.  A layer whose own path is faster gets its own class back.
+background, in one step clearly or in all, race again after it; the own path
+runs meanwhile.  Nothing is run twice, so that buffers, random numbers, hooks
+and gradients are those of one step.  A layer whose own path is faster gets its
+own class back.
 
 On a GPU the clock is that of its stream, which waits where the host is the
 slower one, and no call waits for the device.
@@ -341,7 +342,11 @@ class Race:
         read graphs of each other, those that kernels serve better wait for the
         others."""
         ratios = [kernels / own for kernels, own in self.pairs]
-        if self.ready or not _enough(ratios):
+        if self.ready or not ratios:
+            return
+        if min(ratios) > CLEAR and self._compiles():
+            self.held = True
+        if self.held or not _enough(ratios):
             return
         clear = len(ratios) < MOST
         if statistics.median(ratios) <= MARGIN:
@@ -441,9 +446,12 @@ class Guard:
         sample = race.sample(given)
         if race.steps == WARM + 1 and race.key is None and _measure.enabled:
             race.known(_known_paths.key_of(layer, parts, recorded) or "")
-        if race.steps > WARM and (race.steps - WARM) % RUN in (1, 2) and not (
-                race.held or sample.calls):
+        if race.steps > WARM and not (race.held or sample.calls) and (
+                (race.steps - WARM) % RUN in (1, 2) or _measure.compiling()):
             self.group.decide(race, recorded)
+            if race.held:  # from this call on
+                race.open = None
+                sample = race.sample(given)
         if race.winner is not None:
             return self._decided(race, forward, layer, args, kwargs)
         _thread.path = sample.path

@@ -127,6 +127,8 @@ def test_kernels_that_lose_race_again_once_better_ones_are_compiled(
     train(one)
     assert type(one) is Fast and set(one.paths[-10:]) == {OWN}
     assert one._dfgnn_guard.undecided
+    # those of a warm-up, an untimed one, and a time that is enough to wait
+    assert one.paths.count(KERNELS) == _guard.WARM + 2
     busy[0], one.times[KERNELS] = False, (.5, .5)
     train(one)
     assert type(one) is Fast and set(one.paths[-10:]) == {KERNELS}

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/engine/cc.h"
+#include "kernels/engine/engine.h"
 #include "kernels/program/cpu/body.h"
 #include "kernels/program/cuda/codes.h"
 #include "lib/base/error.h"
@@ -73,6 +74,7 @@ static void make(text_of_body *t) {
 
 static void *work(void *data) {
   (void)data;
+  dfgnn__engine_give_way();
   pthread_mutex_lock(&lock);
   while (waiting && !atomic_load(&stop)) {
     text_of_body *t = waiting;
