@@ -19,7 +19,6 @@ from ._torch_library import place
 from ._trace import method
 from .convert import of_sizes
 from .graph import Graph
-from .ops import reordered
 
 __all__ = ["edge_mlp"]
 
@@ -340,11 +339,11 @@ _ENDS = {"dst": "_in", "src": "_out"}
 
 def _softmax(graph, end, *given):
     """_shares() of tensors in the caller's order."""
-    given = _ENDS[end], *[reordered(graph, t) for t in given]
+    given = _ENDS[end], *[graph.to_graph_order(t) for t in given]
     found = None if needs_composite() else by_program(_shares, graph, *given)
     if found is None:
         found = _shares(ByTorch, graph, *given)
-    return reordered(graph, found, True)
+    return graph.to_caller_order(found)
 
 
 def _check_gate(name, layer, width):

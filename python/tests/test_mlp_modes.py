@@ -22,6 +22,21 @@ def test_a_call_inside_a_checkpoint():
     agree([again], [run(e, y)], [e, y, *weights, *biases])
 
 
+@pytest.mark.parametrize("weight", [None, torch.rand(150).double()])
+def test_gates_in_a_transform(weight):
+    edges, gate = graph_of(), (tensor(1, 5), None)
+    weights, biases = layers_of([5, 9, 7])
+    e, y = tensor(2, 150, 5), tensor(23, 9)
+
+    def run(e):
+        return dfgnn.edge_mlp(
+            edges, weights, biases, edge=e, src_part=y, dst_part=y[:19],
+            dst_gate=gate, src_gate=gate, reduce_src="sum", gate_by="softmax",
+            gate_weight=weight)
+    for have, *want in zip(torch.func.vmap(run)(e), run(e[0]), run(e[1])):
+        torch.testing.assert_close(have, torch.stack(want))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16,
                                    torch.float32])
 def test_types(dtype):
