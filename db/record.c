@@ -162,6 +162,15 @@ dfgnn_status dfgnn__store_record(dfgnn_store *store, int *added,
 
 /* ---- pins ---------------------------------------------------------------- */
 
+/* Ends a query whose last step gave rc. */
+static dfgnn_status end_query(dfgnn_store *store, sqlite3_stmt *query, int rc,
+                              const char *fault) {
+  dfgnn_status status =
+      rc == SQLITE_DONE ? DFGNN_OK : dfgnn__store_fail(store, rc, fault);
+  sqlite3_finalize(query);
+  return status;
+}
+
 static const dfgnn_field *problem_field(const char *name) {
   const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
   for (size_t i = 0; i < fields->count; i++)
@@ -217,11 +226,7 @@ dfgnn_status dfgnn__store_pin(dfgnn_store *store, const dfgnn_pin *pin) {
       sqlite3_bind_text(query, 7, pin->variant, -1, SQLITE_STATIC);
     rc = sqlite3_step(query);
   }
-  dfgnn_status status =
-      rc == SQLITE_DONE ? DFGNN_OK
-                        : dfgnn__store_fail(store, rc, "a pin cannot be kept");
-  sqlite3_finalize(query);
-  return status;
+  return end_query(store, query, rc, "a pin cannot be kept");
 }
 
 /* The text of a column; NULL if it is no text or has a byte 0 in it. */
@@ -253,11 +258,7 @@ dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
     if (pin_valid(&pin))
       stop = visit(data, &pin);
   }
-  dfgnn_status status = stop || rc == SQLITE_DONE
-                            ? DFGNN_OK
-                            : dfgnn__store_fail(store, rc, "cannot be read");
-  sqlite3_finalize(query);
-  return status;
+  return end_query(store, query, stop ? SQLITE_DONE : rc, "cannot be read");
 }
 
 /* ---- bans ---------------------------------------------------------------- */
@@ -285,11 +286,7 @@ dfgnn_status dfgnn__store_ban(dfgnn_store *store, const char *name, int ban) {
     sqlite3_bind_text(query, 1, name, -1, SQLITE_STATIC);
     rc = sqlite3_step(query);
   }
-  dfgnn_status status =
-      rc == SQLITE_DONE ? DFGNN_OK
-                        : dfgnn__store_fail(store, rc, "a ban cannot be kept");
-  sqlite3_finalize(query);
-  return status;
+  return end_query(store, query, rc, "a ban cannot be kept");
 }
 
 dfgnn_status dfgnn__store_each_ban(dfgnn_store *store,
@@ -305,9 +302,5 @@ dfgnn_status dfgnn__store_each_ban(dfgnn_store *store,
     if (ban_valid(name))
       stop = visit(data, name);
   }
-  dfgnn_status status = stop || rc == SQLITE_DONE
-                            ? DFGNN_OK
-                            : dfgnn__store_fail(store, rc, "cannot be read");
-  sqlite3_finalize(query);
-  return status;
+  return end_query(store, query, stop ? SQLITE_DONE : rc, "cannot be read");
 }

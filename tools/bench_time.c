@@ -232,7 +232,7 @@ static void sample(session *s, entry *e, int round) {
   dfgnn_status status = dfgnn__harness_call(&c, s->harness, e->plan);
   for (int attempt = 0; attempt < 3 && !status; attempt++) {
     status = ctx->backend->time(ctx->device, &result, dfgnn__harness_execute,
-                                &c, settings->repeats, settings->cold);
+                                &c, 0, settings->cold);
     if (!result.tainted)
       break;
   }

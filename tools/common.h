@@ -57,7 +57,6 @@ typedef enum tool_exit {
   X(AGAIN)                                                                     \
   X(ANONYMOUS)                                                                 \
   X(VARIANTS)                                                                  \
-  X(REPEATS)                                                                   \
   X(ROUNDS)                                                                    \
   X(CHECK)                                                                     \
   X(NO_CHECK)                                                                  \
@@ -132,7 +131,7 @@ typedef struct tool_settings {
   const char *program; /* files of edge programs, with commas between */
   double budget_s, time_limit_s;
   uint64_t seed;
-  int repeats, rounds;
+  int rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
       all, kernels, best, json, wide, quiet,
       status; /* best: variants kept; 0: all rows */

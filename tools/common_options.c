@@ -235,15 +235,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                              "better of the two), or names; * matches any text",
                          .set = option_text,
                          FIELD(variants)},
-    [OPTION_REPEATS] =
-        {.name = "repeats",
-         .argument = "N",
-         .help = "calls per sample (default: enough that the timer is "
-                 "negligible)",
-         .set = option_int,
-         FIELD(repeats),
-         .least = 1,
-         .most = MOST_COUNT},
     [OPTION_ROUNDS] =
         {.name = "rounds",
          .argument = "N",

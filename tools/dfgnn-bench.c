@@ -51,10 +51,10 @@ static const tool_command bench_command = {
             "bound, and the gather one (each gathered row read once an edge), "
             "which caches can beat. Shares are never clipped.",
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
-               HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) |
-               HAS(ROUNDS) | HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) |
-               HAS(REGRET) | HAS(TIME_LIMIT) | HAS(CELLS) | HAS(ONLY) |
-               HAS(SURVEY) | HAS_TABLE,
+               HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(ROUNDS) |
+               HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) | HAS(REGRET) |
+               HAS(TIME_LIMIT) | HAS(CELLS) | HAS(ONLY) | HAS(SURVEY) |
+               HAS_TABLE,
     .main = command};
 
 static const tool_section sections[] = {

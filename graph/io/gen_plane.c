@@ -112,10 +112,12 @@ static void near_find(dfgnn__near *near, const cells *c,
   }
 }
 
-static dfgnn_status add_nearest(dfgnn__edges *edges, dfgnn__near *near,
-                                const dfgnn__point *points, int64_t count,
-                                int64_t first) {
+static dfgnn_status add_nearest(dfgnn__edges *edges, const dfgnn__point *points,
+                                int64_t count, int64_t first,
+                                dfgnn__random *random, void *data) {
+  dfgnn__near *near = data;
   cells c;
+  (void)random;
   dfgnn_status status = DFGNN_OK;
   if (!cells_build(&c, points, count))
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot index %lld points",
@@ -130,30 +132,32 @@ static dfgnn_status add_nearest(dfgnn__edges *edges, dfgnn__near *near,
   return status;
 }
 
-dfgnn_status dfgnn__generate_knn(dfgnn__parts *parts, const double *value) {
-  enum { NODES, K, BATCH, SEED };
+/* ---- batches of graphs of random points ---------------------------------- */
+
+enum { NODES, SETTING, BATCH, SEED }; /* the setting: k, or drop */
+
+/* Adds the edges of a graph whose points are numbered from `first` on. */
+typedef dfgnn_status add_graph(dfgnn__edges *edges, const dfgnn__point *points,
+                               int64_t nodes, int64_t first,
+                               dfgnn__random *random, void *data);
+
+static dfgnn_status each_graph(dfgnn__parts *parts, const double *value,
+                               add_graph *add, void *data) {
   int64_t nodes = (int64_t)value[NODES], graphs = (int64_t)value[BATCH];
-  dfgnn__near near = {.wanted = (int64_t)value[K]};
   dfgnn__edges edges = {0};
-  if (near.wanted >= nodes)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "found k=%lld, expected fewer than nodes=%lld",
-                       (long long)near.wanted, (long long)nodes);
   dfgnn_status status = dfgnn__check_batch(value[BATCH], value[NODES]);
   if (status)
     return status;
   int64_t *graph_ptr = calloc((size_t)graphs + 1, sizeof *graph_ptr);
   dfgnn__point *points = malloc((size_t)nodes * sizeof *points);
-  near.distance = malloc((size_t)near.wanted * sizeof *near.distance);
-  near.point = malloc((size_t)near.wanted * sizeof *near.point);
-  if (!graph_ptr || !points || !near.distance || !near.point)
+  if (!graph_ptr || !points)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld points",
                          (long long)nodes);
   for (int64_t g = 0; g < graphs && !status; g++) {
     dfgnn__random random =
         dfgnn__random_stream((uint64_t)value[SEED], (uint64_t)g);
     dfgnn__random_points(points, nodes, &random);
-    status = add_nearest(&edges, &near, points, nodes, g * nodes);
+    status = add(&edges, points, nodes, g * nodes, &random, data);
     graph_ptr[g + 1] = (g + 1) * nodes;
   }
   if (!status) {
@@ -161,10 +165,26 @@ dfgnn_status dfgnn__generate_knn(dfgnn__parts *parts, const double *value) {
     graph_ptr = NULL;
   }
   dfgnn__edges_free(&edges);
-  free(near.point);
-  free(near.distance);
   free(points);
   free(graph_ptr);
+  return status;
+}
+
+dfgnn_status dfgnn__generate_knn(dfgnn__parts *parts, const double *value) {
+  dfgnn__near near = {.wanted = (int64_t)value[SETTING]};
+  if (near.wanted >= (int64_t)value[NODES])
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found k=%lld, expected fewer than nodes=%lld",
+                       (long long)near.wanted, (long long)value[NODES]);
+  near.distance = malloc((size_t)near.wanted * sizeof *near.distance);
+  near.point = malloc((size_t)near.wanted * sizeof *near.point);
+  dfgnn_status status =
+      near.distance && near.point
+          ? each_graph(parts, value, add_nearest, &near)
+          : dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld neighbours",
+                        (long long)near.wanted);
+  free(near.point);
+  free(near.distance);
   return status;
 }
 
@@ -189,34 +209,16 @@ static dfgnn_status finish_regions(dfgnn__edges *edges, int64_t begin,
   return DFGNN_OK;
 }
 
+static dfgnn_status add_regions(dfgnn__edges *edges, const dfgnn__point *points,
+                                int64_t nodes, int64_t first,
+                                dfgnn__random *random, void *drop) {
+  int64_t begin = edges->count;
+  dfgnn_status status = dfgnn__delaunay(edges, points, nodes);
+  return status ? status
+                : finish_regions(edges, begin, first, *(double *)drop, random);
+}
+
 dfgnn_status dfgnn__generate_region(dfgnn__parts *parts, const double *value) {
-  enum { NODES, DROP, BATCH, SEED };
-  int64_t nodes = (int64_t)value[NODES], graphs = (int64_t)value[BATCH];
-  dfgnn__edges edges = {0};
-  dfgnn_status status = dfgnn__check_batch(value[BATCH], value[NODES]);
-  if (status)
-    return status;
-  int64_t *graph_ptr = calloc((size_t)graphs + 1, sizeof *graph_ptr);
-  dfgnn__point *points = malloc((size_t)nodes * sizeof *points);
-  if (!graph_ptr || !points)
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld points",
-                         (long long)nodes);
-  for (int64_t g = 0; g < graphs && !status; g++) {
-    dfgnn__random random =
-        dfgnn__random_stream((uint64_t)value[SEED], (uint64_t)g);
-    int64_t begin = edges.count;
-    dfgnn__random_points(points, nodes, &random);
-    status = dfgnn__delaunay(&edges, points, nodes);
-    if (!status)
-      status = finish_regions(&edges, begin, g * nodes, value[DROP], &random);
-    graph_ptr[g + 1] = (g + 1) * nodes;
-  }
-  if (!status) {
-    status = dfgnn__batch_finish(parts, &edges, graph_ptr, graphs);
-    graph_ptr = NULL;
-  }
-  dfgnn__edges_free(&edges);
-  free(points);
-  free(graph_ptr);
-  return status;
+  double drop = value[SETTING];
+  return each_graph(parts, value, add_regions, &drop);
 }

@@ -289,16 +289,17 @@ static int64_t element(const array *x, int64_t i) {
 }
 
 /* Returns the elements as 64-bit integers; the array may give its data up. */
-static int64_t *widen(array *x) {
+static dfgnn_status widen(int64_t **wide, array *x) {
   if (x->item == 8) {
-    int64_t *same = (int64_t *)x->data;
+    *wide = (int64_t *)x->data;
     x->data = NULL;
-    return same;
+    return DFGNN_OK;
   }
-  int64_t *wide = malloc((size_t)(x->npy.count + 1) * sizeof *wide);
-  for (int64_t i = 0; wide && i < x->npy.count; i++)
-    wide[i] = element(x, i);
-  return wide;
+  *wide = malloc((size_t)(x->npy.count + 1) * sizeof **wide);
+  for (int64_t i = 0; *wide && i < x->npy.count; i++)
+    (*wide)[i] = element(x, i);
+  return *wide ? DFGNN_OK
+               : dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot widen", x->what);
 }
 
 static dfgnn_status check_format(archive *a) {
@@ -373,11 +374,8 @@ static dfgnn_status read_offsets(archive *a, dfgnn__parts *parts) {
                          (long long)parts->destinations);
     goto out;
   }
-  parts->offsets = widen(&x);
-  if (!parts->offsets) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot widen", x.what);
+  if ((status = widen(&parts->offsets, &x)))
     goto out;
-  }
   status = check_monotone(&x, parts->offsets);
   parts->edges = parts->offsets[parts->destinations];
 out:
@@ -430,12 +428,8 @@ static dfgnn_status read_graphs(archive *a, dfgnn__parts *parts) {
                          (long long)parts->sources);
     goto out;
   }
-  parts->graph_ptr = widen(&x);
-  if (!parts->graph_ptr) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot widen", x.what);
-    goto out;
-  }
-  if ((status = check_monotone(&x, parts->graph_ptr)))
+  if ((status = widen(&parts->graph_ptr, &x)) ||
+      (status = check_monotone(&x, parts->graph_ptr)))
     goto out;
   parts->graphs = x.npy.count - 1;
   if (x.npy.count < 1 || parts->graph_ptr[parts->graphs] != parts->destinations)

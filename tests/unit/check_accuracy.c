@@ -94,31 +94,20 @@ static dfgnn_status plain(const dfgnn_launch *launch) {
 #define ALL_PASSES                                                             \
   (DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD))
 #define PLANTED(family_name, edges)                                            \
-  {                                                                            \
-    .name = family_name, .algorithm = "test", .backend = "cpu",                \
-    .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_SPMM | DFGNN_OPS_REDUCE,            \
-    .passes = ALL_PASSES, .dtypes = DFGNN_DTYPES_ALL, .revision = 1,           \
-    .deterministic = 1, .paper = 1,                                            \
-    .parameters = {{"mistake",                                                 \
-                    MISTAKES,                                                  \
-                    {RIGHT, LAST_EDGE, HEADS, STALE},                          \
-                    {"none", "edge", "heads", "stale"}}},                      \
-    .launch = planted, .block = (edges)                                        \
-  }
+  FAKE_FAMILY(family_name, "test",                                             \
+              .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_SPMM | DFGNN_OPS_REDUCE,  \
+              .passes = ALL_PASSES, .dtypes = DFGNN_DTYPES_ALL, .paper = 1,    \
+              .parameters = {{"mistake",                                       \
+                              MISTAKES,                                        \
+                              {RIGHT, LAST_EDGE, HEADS, STALE},                \
+                              {"none", "edge", "heads", "stale"}}},            \
+              .launch = planted, .block = (edges))
 
 static const dfgnn_family families[] = {
     PLANTED("test.planted", 0),
     PLANTED("test.blocked", 256),
-    {.name = "test.plain",
-     .algorithm = "test",
-     .backend = "cpu",
-     .ops = DFGNN_BIT(DFGNN_OP_SPMM_SUM),
-     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-     .dtypes = DFGNN_BIT(DFGNN_F32),
-     .revision = 1,
-     .deterministic = 1,
-     .paper = 1,
-     .launch = plain},
+    FAKE_FAMILY("test.plain", "test", .ops = DFGNN_BIT(DFGNN_OP_SPMM_SUM),
+                .paper = 1, .launch = plain),
     DFGNN_FAMILIES_END,
 };
 

@@ -266,18 +266,9 @@ static dfgnn_status launch_gradient(const dfgnn_launch *l) {
 }
 
 static const dfgnn_family gradients[] = {
-    {
-        .name = "test.gradient",
-        .algorithm = "test",
-        .backend = "cpu",
-        .ops = DFGNN_OPS_ATTENTION,
-        .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
-        .dtypes = DFGNN_BIT(DFGNN_F32),
-        .revision = 1,
-        .deterministic = 1,
-        .paper = 1,
-        .launch = launch_gradient,
-    },
+    FAKE_FAMILY("test.gradient", "test",
+                .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .paper = 1,
+                .launch = launch_gradient),
     DFGNN_FAMILIES_END,
 };
 

@@ -36,29 +36,20 @@ static dfgnn_status picky_prepare(void **state, const dfgnn_setting *setting,
              : DFGNN_OK;
 }
 
-#define FAKE(family, kind, ...)                                                \
-  {                                                                            \
-    .name = "cpu.attention.fwd." family, .algorithm = kind, .backend = "cpu",  \
-    .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_REDUCE,                             \
-    .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F64),   \
-    .revision = 3, .deterministic = 1, .weights = 1, .bias = 1, .dropout = 1,  \
-    .launch = fake_launch, __VA_ARGS__                                         \
-  }
+#define FAKE(family, ...)                                                      \
+  FAKE_FAMILY("cpu.attention.fwd." family, family,                             \
+              .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_REDUCE,                   \
+              .dtypes = DFGNN_BIT(DFGNN_F64), .revision = 3, .weights = 1,     \
+              .bias = 1, .dropout = 1, .launch = fake_launch, __VA_ARGS__)
 
 static const dfgnn_family fakes[] = {
-    FAKE("fake", "fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
-    FAKE("fake-wide", "fake-wide", .applicable = wide_only),
-    FAKE("fake-hungry", "fake-hungry", .workspace = megabyte),
-    {.name = "cpu.attention.fwd.fake-plain",
-     .algorithm = "fake-plain",
-     .backend = "cpu",
-     .ops = DFGNN_OPS_ATTENTION,
-     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-     .dtypes = DFGNN_BIT(DFGNN_F64),
-     .revision = 3,
-     .deterministic = 1,
-     .launch = fake_launch},
-    FAKE("fake-picky", "fake-picky", .prepare = picky_prepare,
+    FAKE("fake", .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
+    FAKE("fake-wide", .applicable = wide_only),
+    FAKE("fake-hungry", .workspace = megabyte),
+    FAKE_FAMILY("cpu.attention.fwd.fake-plain", "fake-plain",
+                .dtypes = DFGNN_BIT(DFGNN_F64), .revision = 3,
+                .launch = fake_launch),
+    FAKE("fake-picky", .prepare = picky_prepare,
          .parameters = {{"n", 2, {4, 5}, {0}}}),
     DFGNN_FAMILIES_END};
 

@@ -53,16 +53,10 @@ static dfgnn_status refuse(void **state, const dfgnn_setting *setting,
 }
 
 #define FAKE(family, behaviour, count, ...)                                    \
-  {                                                                            \
-    .name = "cpu.attention.fwd." family, .algorithm = family,                  \
-    .backend = "cpu", .ops = DFGNN_OPS_ATTENTION,                              \
-    .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_BIT(DFGNN_F32),   \
-    .revision = 4, .deterministic = 1, .bias = 1, .dropout = 1,                \
-    .launch = fake_launch, .parameters = {                                     \
-      {"us", count, {__VA_ARGS__}, {NULL}},                                    \
-      {"do", 1, {behaviour}, {family}}                                         \
-    }                                                                          \
-  }
+  FAKE_FAMILY("cpu.attention.fwd." family, family, .revision = 4, .bias = 1,   \
+              .dropout = 1, .launch = fake_launch,                             \
+              .parameters = {{"us", count, {__VA_ARGS__}, {NULL}},             \
+                             {"do", 1, {behaviour}, {family}}})
 
 static const dfgnn_family fakes[] = {FAKE("fake", RIGHT, 4, 400, 250, 300, 500),
                                      FAKE("fake-wrong", WRONG, 1, 50),

@@ -39,6 +39,15 @@
   INIT(dfgnn_args, .scale = DFGNN_SCALE_DEFAULT, .slope = 0.2, __VA_ARGS__)
 #pragma GCC diagnostic ignored "-Woverride-init" /* the defaults */
 
+/* A family of a fake kernel: attention of floats on a CPU, forward. */
+#define FAKE_FAMILY(of, kind, ...)                                             \
+  {                                                                            \
+    .name = of, .algorithm = kind, .backend = "cpu",                           \
+    .ops = DFGNN_OPS_ATTENTION, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),       \
+    .dtypes = DFGNN_BIT(DFGNN_F32), .revision = 1, .deterministic = 1,         \
+    __VA_ARGS__                                                                \
+  }
+
 /* ---- what a test owns ---------------------------------------------------- */
 
 /* Things that a test made and that are destroyed behind it, the last first.
