@@ -3,7 +3,6 @@
  * Hashes are BLAKE2b of the content as db/hash.c writes it.  fingerprint and
  * seed are unsigned, kept in two's complement; histogram is 24 little-endian
  * doubles. */
-#include "db/schema.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/common/cuda_host.h"
 #include "lib/key.h"
-#include "lib/loads.h"
 #include "select/portfolio_table.h"
 
 /* ---- how unlike problems and devices are --------------------------------- */
@@ -80,11 +80,18 @@ static double unlike_device(const dfgnn_device_info *a,
 
 /* ---- the variant of a member --------------------------------------------- */
 
-/* The lanes that load a row, or a head of it, at once: at most a warp. */
+/* The lanes of a GPU that load a row, or a head of it, at once: at most a warp.
+ * Lanes load up to 16 bytes at a time, as many features as divide the width
+ * (kernels/attention/cuda/plans.h): 24 floats are 6 loads, 17 are 17. Attention
+ * gives lanes to each head; sums see the heads as one row. */
 static int lanes_that_load(const dfgnn_problem *p, int of_row) {
-  const int64_t head = dfgnn__ceil_power(dfgnn__loads(p));
-  const int64_t row =
-      of_row ? dfgnn__ceil_power(dfgnn__loads_heads(p) * head) : head;
+  const int64_t heads = DFGNN_OPS_ATTENTION >> p->op & 1 ? p->heads : 1;
+  const int64_t features = p->heads * p->dim / heads;
+  int64_t width = dfgnn__wide_vector(p->dtype);
+  while (features % width)
+    width /= 2;
+  const int64_t head = dfgnn__ceil_power(features / width);
+  const int64_t row = of_row ? dfgnn__ceil_power(heads * head) : head;
   return row < 32 ? (int)row : 32;
 }
 
