@@ -115,7 +115,6 @@ def test_every_batch_gives_what_it_gives_alone(name, place):
 
 @pytest.mark.parametrize("name", EDGED)
 def test_edge_features_follow_their_edges(name, place):
-    torch.manual_seed(1)
     model = model_of(EDGED[name], place)
     width = () if name == "Graph" else (3,)  # edge weights
 
@@ -135,7 +134,6 @@ def test_edge_features_follow_their_edges(name, place):
 
 
 def test_sampled_blocks_have_sources_and_destinations(place):
-    torch.manual_seed(2)
     layers = torch.nn.ModuleList([pyg.SAGEConv(IN, 8), pyg.GATConv(
         8, CLASSES, add_self_loops=False)]).to(place)
     dfgnn.accelerate(layers)

@@ -97,7 +97,6 @@ def refilled(monkeypatch):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_batch_gives_what_it_gives_alone(name, place, refilled):
-    torch.manual_seed(1)
     model = Two(LAYERS[name]).to(place)
     dfgnn.accelerate(model)
     step = step_of(model)

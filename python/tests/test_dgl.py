@@ -22,7 +22,7 @@ import dgl.ops  # noqa: E402
 from dgl.nn.functional import edge_softmax  # noqa: E402
 
 import dfgnn  # noqa: E402
-from conftest import close, random_edges  # noqa: E402
+from conftest import close, fast_copy, random_edges  # noqa: E402
 from dfgnn import _execute, convert  # noqa: E402
 from dfgnn.nn.dgl import _messages, accelerated  # noqa: E402
 
@@ -256,8 +256,7 @@ def test_gatv2_shares_weights_as_dgl_does(kind, doubles):
     x = torch.randn(graph.num_src_nodes(), IN)
     given = {"block": x, "pair": (x, torch.randn(FEW, IN)),
              "same pair": (x, x)}[kind]
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     close(fast(graph, given), layer(graph, given), 1e-10)
 
 
@@ -303,8 +302,7 @@ def test_one_tensor_over_a_bipartite_graph_is_that_of_both_ends(make, sizes):
     more = {"RelGraphConv": (torch.randint(2, (40,)),),
             "HGTConv": (torch.zeros(src, dtype=torch.long),
                         torch.randint(2, (40,)))}.get(type(layer).__name__, ())
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
 
     def attempt(module):
         try:
@@ -330,8 +328,7 @@ def test_a_pair_over_one_kind_of_nodes_is_read_as_dgl_reads_it(make):
     close(fast(graph, pair), layer(graph, pair), 1e-5)
     hetero = dgl.heterograph({("u", "f", "u"): graph.edges()})
     both = theirs.HeteroGraphConv({"f": layer})
-    fast = copy.deepcopy(both)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(both)
     x = {"u": pair[0]}
     if "DotGat" in type(layer).__name__ or "GAT" in type(layer).__name__:
         x = (x, {"u": pair[1]})
@@ -450,8 +447,7 @@ def test_own_modules_that_send_messages_are_served(doubles):
 def test_every_message_of_dgl(names, width, doubles):
     layer, graph = ByFunctions(names), graph_of()
     x, e = torch.randn(N, IN), torch.rand(graph.num_edges(), width) + 0.5
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
 
     def run(module):
         leaves = [x.clone().requires_grad_(), e.clone().requires_grad_()]
@@ -469,8 +465,7 @@ def test_every_message_of_dgl(names, width, doubles):
 def test_weights_are_broadcast_as_dgl_does(x, e, doubles):
     graph, layer = graph_of(), ByFunctions(["u_mul_e_sum"])
     x, e = torch.randn(x), torch.rand(graph.num_edges(), *e)
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     if x.shape[1:] == e.shape[1:] or e.dim() <= x.dim():
         close(fast(graph, x, e), layer(graph, x, e), 1e-10)
 

@@ -180,7 +180,6 @@ def outputs(made):
 
 @by_name
 def test_a_program_is_what_torch_computes(program, graph):
-    torch.manual_seed(1)
     given = arguments(program)
     have = outputs(program(graph, **given))
     want = outputs(program(graph, **given, composite=True))
@@ -191,7 +190,6 @@ def test_a_program_is_what_torch_computes(program, graph):
 
 @by_name
 def test_gradients_of_two_orders_are_torchs(program, graph):
-    torch.manual_seed(2)
     given = arguments(program)
     leaves, paths = flatten(given)
     weights = [torch.randn_like(x)
@@ -218,7 +216,6 @@ def test_gradients_of_two_orders_are_torchs(program, graph):
 
 @by_name
 def test_gradcheck_and_gradgradcheck(program, graph):
-    torch.manual_seed(4)
     given = arguments(program)
     leaves, paths = flatten(given)
 
@@ -231,7 +228,6 @@ def test_gradcheck_and_gradgradcheck(program, graph):
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16,
                                   torch.bfloat16])
 def test_types_of_16_and_32_bits(kind, graph):
-    torch.manual_seed(5)
     for program in (attention, difference, coordinates):
         given = arguments(program, kind)
         leaves, paths = flatten(given)
@@ -328,7 +324,6 @@ def test_an_extreme_of_what_is_returned_finds_its_edge(kind, graph):
 
 def test_forces_train(graph):
     """An energy of positions, forces by create_graph, a loss on both."""
-    torch.manual_seed(9)
     x = torch.randn(N, 3, dtype=torch.double, requires_grad=True)
     edges = torch.stack([torch.randint(0, N, (E,)), torch.arange(E) % N])
     square = dfgnn.Graph.from_edge_index(edges, N)

@@ -11,7 +11,6 @@ from conftest import PATIENCE
 
 
 def test_a_forked_worker_runs_a_layer():
-    torch.manual_seed(1)
     nodes = 3000
     edges = torch.randint(0, nodes, (2, 30000))
     layer = GATConv(16, 8, heads=4).eval()

@@ -81,7 +81,6 @@ CHANGES = [hooked, watched_before, watched_backward, replaced,
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
 def test_what_looks_into_a_layer_sees_its_steps(change):
-    torch.manual_seed(0)
     layer, (x, edges) = call_of(LAYERS["GAT"]())
     assert is_node(layer(x, edges))
     change(layer)

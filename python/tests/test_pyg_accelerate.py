@@ -14,7 +14,7 @@ import torch_geometric.nn as G
 
 import dfgnn
 import dfgnn.nn.pyg as ours
-from conftest import PATIENCE, random_edges
+from conftest import PATIENCE, fast_copy, random_edges
 from fuzz_pyg import Watch, near
 
 N, WIDTH, CLASSES = 30, 8, 4
@@ -374,8 +374,7 @@ def test_pygs_sequential(x, edges):
 
 def test_training_goes_the_same_way(x, edges):
     plain = basic("GCN", edges)
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     labels = torch.randint(0, CLASSES, (N,))
     losses = []
     for model in (plain, fast):
@@ -400,8 +399,7 @@ def _rank(rank, port, results):
         graphs = [(torch.randn(N, WIDTH, dtype=torch.float64),
                    random_edges(N, N, 90)) for _ in range(2)]
         plain = basic("GCN", graphs[0][1])
-        fast = copy.deepcopy(plain)
-        dfgnn.accelerate(fast)
+        fast = fast_copy(plain)
         fast = torch.nn.parallel.DistributedDataParallel(fast)
         fast(*graphs[rank]).square().mean().backward()
         for x, edges in graphs:

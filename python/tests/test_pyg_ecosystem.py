@@ -12,7 +12,7 @@ from torch_geometric.utils import get_embeddings
 
 import dfgnn
 import dfgnn.nn.pyg as ours
-from conftest import random_edges
+from conftest import fast_copy, random_edges
 from fuzz_pyg import Watch, near
 
 N, WIDTH, OUT = 24, 6, 4
@@ -107,8 +107,7 @@ def test_heterogeneous_layers(kind):
     with torch.no_grad():
         for parameter in plain.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     with Watch() as watch:
         compare_hetero(plain, fast)
     assert watch.count
@@ -116,8 +115,7 @@ def test_heterogeneous_layers(kind):
 
 def test_hgt_is_right_when_a_hook_looks_on():
     plain = G.HGTConv(WIDTH, 8, KINDS, heads=2).double()
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     seen = []
     fast.register_message_forward_hook(lambda m, i, out: seen.append(out))
     compare_hetero(plain, fast)
@@ -126,8 +124,7 @@ def test_hgt_is_right_when_a_hook_looks_on():
 
 def test_hgt_reads_edges_that_changed():
     plain = G.HGTConv(WIDTH, 8, KINDS, heads=2).double()
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     x, edges = hetero()
     fast(x, edges)
     edges[KINDS[1][1]][0] = 2
@@ -152,8 +149,7 @@ def explained(model, algorithm, x, edges):
 @pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT"])
 def test_gnn_explainer(name, x, edges):
     plain = getattr(G, name)(WIDTH, 8, 2, OUT)
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     x = x.float()
     with Watch() as watch:
         fast(x, edges)
@@ -168,8 +164,7 @@ def test_gnn_explainer(name, x, edges):
 
 def test_get_embeddings(x, edges):
     plain = G.GraphSAGE(WIDTH, 8, 3, OUT).double().eval()
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     found = get_embeddings(fast, x, edges)
     assert len(found) == 3
     for one, other in zip(found, get_embeddings(plain, x, edges)):
@@ -212,8 +207,7 @@ def test_autocast_layers_have_pygs_types(x, edges):
         widths = () if name == "AGNNConv" else (WIDTH, OUT)
         bias = {} if name == "AGNNConv" else {"bias": False}
         plain = getattr(G, name)(*widths, **bias)
-        fast = copy.deepcopy(plain)
-        dfgnn.accelerate(fast)
+        fast = fast_copy(plain)
         with torch.autocast("cpu", torch.bfloat16):
             assert fast(x, edges).dtype == plain(x, edges).dtype, name
 
@@ -280,8 +274,7 @@ def test_a_compiled_model_may_be_accelerated(x, edges):
 def test_captum(kind, x, edges):
     pytest.importorskip("captum")
     plain = G.GCN(WIDTH, 8, 2, OUT)
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(plain)
     x = x.float()
     near(explained(fast, kind("IntegratedGradients"), x, edges),
           explained(plain, kind("IntegratedGradients"), x, edges), 1e-4)

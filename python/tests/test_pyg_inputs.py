@@ -15,7 +15,7 @@ from torch.nn import Linear, ReLU, Sequential
 G = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from conftest import PATIENCE, close, random_edges  # noqa: E402
+from conftest import PATIENCE, close, fast_copy, random_edges  # noqa: E402
 
 N, E, W, F = 9, 30, 4, 3
 
@@ -146,8 +146,7 @@ def test_projections_may_get_a_bias(name, doubles):
                 parent[int(child)] = with_bias
             else:
                 setattr(parent, child, with_bias)
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     assert compare(layer, fast, x, edges, more, name)
 
 

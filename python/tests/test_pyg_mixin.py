@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 
 import dfgnn
 import dfgnn.nn.pyg as ours
-from conftest import random_edges
+from conftest import fast_copy, random_edges
 from dfgnn import _fallbacks
 from fuzz_pyg import Watch, near
 
@@ -346,8 +346,7 @@ def test_methods_that_an_object_has_of_its_own_are_called(make, when, x,
                                  torch.relu_, lambda x: x.sin()])
 def test_an_activation_may_be_a_function(act, aggr, x, edges):
     theirs = G.EdgeConv(G.MLP([2 * F, 8, 4], act=act), aggr).double().eval()
-    mine = copy.deepcopy(theirs)
-    dfgnn.accelerate(mine, guard=False)
+    mine = fast_copy(theirs, guard=False)
     near(mine(x, edges), theirs(x, edges), 1e-12)
 
 

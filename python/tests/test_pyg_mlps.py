@@ -19,7 +19,7 @@ from dfgnn.nn.pyg import _traced  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.utils import scatter  # noqa: E402
 
-from conftest import random_edges  # noqa: E402
+from conftest import fast_copy, random_edges  # noqa: E402
 
 N, C = 14, 12
 
@@ -208,7 +208,6 @@ def test_a_message_is_one_mlp(name):
 
 
 def test_a_message_of_one_product_is_a_program():
-    torch.manual_seed(2)
     edges = random_edges(N, N, 50)
     x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
     e = torch.randn(edges.size(1), C, dtype=torch.double, requires_grad=True)
@@ -228,7 +227,6 @@ def test_no_linear_map_of_edges_is_left():
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("aggr", ["add", "mean"])
 def test_matrices_of_edges_are_not_made(aggr, bias):
-    torch.manual_seed(2)
     maker = torch.nn.Sequential(
         torch.nn.Linear(3, 4), torch.nn.Tanh(),
         torch.nn.Linear(4, C * 2 * C, bias=bias))
@@ -258,7 +256,6 @@ def agree_as_traced(layer, arguments, given):
 
 
 def test_a_message_of_egnn_is_read_by_the_next_mlp():
-    torch.manual_seed(2)
     x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
     pos = torch.randn(N, 3, dtype=torch.double, requires_grad=True)
     edges = random_edges(N, N, 50)
@@ -287,8 +284,7 @@ def test_graph_conv_of_the_installed_anemoi_models(extra):
 
 def test_a_hidden_value_that_others_read_is_written():
     layer = Looked().double()
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     x = torch.randn(N, C, dtype=torch.double)
     edges = random_edges(N, N, 50)
     torch.testing.assert_close(fast(x, edges), layer(x, edges))
@@ -318,8 +314,7 @@ def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
     dtype = torch.float16 if kind == "f16" else torch.bfloat16
     if kind != "autocast":
         layer, x = layer.to(dtype), x.to(dtype)
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     ran, call = [], _mlp_kernels.call
     monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
         given[1]) or call(*given))
@@ -361,8 +356,7 @@ def test_autocast_lowers_a_message_s_products(layer_class, monkeypatch):
     layer.__class__ = layer_class
     layer.float()
     arguments = [t.float() if t.is_floating_point() else t for t in arguments]
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast, check=False)
+    fast = fast_copy(layer, check=False)
     ran, call = [], _mlp_kernels.call
     monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
         given[1]) or call(*given))
@@ -388,8 +382,7 @@ def test_edgeconv_keeps_no_message(kind, monkeypatch):
                          aggr="mean" if kind == "mean" else "max").double()
     if kind == "hook":
         layer.nn[2].register_forward_hook(lambda *_: None)
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     ran = []
     call = _mlp_kernels.call
     monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(

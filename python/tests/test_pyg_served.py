@@ -17,7 +17,7 @@ from torch_geometric.nn import MLP, conv  # noqa: E402
 
 from dfgnn.nn.pyg import _traced  # noqa: E402
 
-from conftest import random_edges  # noqa: E402
+from conftest import fast_copy, random_edges  # noqa: E402
 
 N, E, W, D = 20, 90, 8, 3
 
@@ -262,8 +262,7 @@ def test_sums_of_neighbours_by_a_softmax_are_programs(name, aggregation):
     torch.manual_seed(3)
     plain = pyg.GINConv(mlp(W, W), aggr=aggregation()) if name == "GINConv" \
         else getattr(pyg, name)(W, W, aggr=aggregation())
-    layer = copy.deepcopy(plain)
-    dfgnn.accelerate(layer)
+    layer = fast_copy(plain)
     same(step(layer, args), step(plain, args))
     assert _traced.state(layer).served
 
@@ -311,7 +310,6 @@ def test_torch_compile_keeps_the_kernels_of_a_convolution(name, caplog):
 @pytest.mark.parametrize("towers, scalers", [
     (1, ["identity"]), (2, ["identity", "amplification", "linear"])])
 def test_torch_compile_keeps_the_reductions_of_pna(towers, scalers):
-    torch.manual_seed(0)
     layer = conv.PNAConv(W, W, ["mean", "max", "std"], scalers,
                          torch.tensor([0, 3, 5, 2]), towers=towers)
     plain, calls = copy.deepcopy(layer), []
@@ -327,7 +325,6 @@ def test_torch_compile_keeps_the_reductions_of_pna(towers, scalers):
 @pytest.mark.parametrize("aggr", ["max", "mean"])
 def test_a_network_of_pygs_own_is_one_of_edges(aggr):
     """PyG's MLP, as its EdgeCNN has it, eager and compiled."""
-    torch.manual_seed(0)
     layer = conv.EdgeConv(MLP([2 * W, W, W], norm="batch_norm"), aggr=aggr)
     plain, args = copy.deepcopy(layer), made("EdgeConv")[1]
     dfgnn.accelerate(layer, guard=False)

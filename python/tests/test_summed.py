@@ -1,7 +1,6 @@
 """Sums of one linear map of rows: W maps the sums, with the layer's own numbers
 and gradients."""
 
-import copy
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from dfgnn.nn.pyg import _traced  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.utils import scatter  # noqa: E402
 
-from conftest import random_edges  # noqa: E402
+from conftest import fast_copy, random_edges  # noqa: E402
 
 N, X, E, OUT = 12, 10, 7, 16
 
@@ -88,8 +87,7 @@ def _both(layer, x, edges, features):
     """[outputs and gradients] of the layer and of what accelerate makes, and
     the latter's steps."""
     found = []
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     for one in (layer, fast):
         out = one(x, edges, features)
         found.append([out, *torch.autograd.grad(
@@ -144,8 +142,7 @@ def test_16_bits_are_summed_after_the_map():
 
 def test_two_orders_of_derivatives():
     layer = Mapped(bias=True).double()
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     x, edges, features = _given(torch.float64)
     assert torch.autograd.gradgradcheck(
         lambda x, e: fast(x, edges, e).sin(), (x, features))
@@ -153,8 +150,7 @@ def test_two_orders_of_derivatives():
 
 def test_torch_compile_maps_sums():
     layer = Mapped(bias=True)
-    fast = copy.deepcopy(layer)
-    dfgnn.accelerate(fast)
+    fast = fast_copy(layer)
     given = _given()
     compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(*given), layer(*given))
