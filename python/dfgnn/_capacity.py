@@ -12,6 +12,7 @@ from ._checks import check_count, describe
 from ._counts import Faults
 from ._modes import lasting
 from ._refilled import Refilled, RefilledRelations
+from ._remember import keep
 from .errors import InvalidError
 
 __all__ = ["Capacity", "HeteroCapacity", "Room"]
@@ -204,7 +205,7 @@ class EdgeBuffer:
         side_by_side([self])
 
     def keep(self):
-        convert.keep(self.tensor, self.graphs)
+        keep(self.tensor)[convert.GRAPHS] = self.graphs
 
     @property
     def sound(self):

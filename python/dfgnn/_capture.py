@@ -10,13 +10,12 @@ from torch.utils import _pytree as pytree
 
 from ._capacity import (
     EdgeBuffer, EdgeRoom, refill, rooms_of, side_by_side)
-from ._capture_reads import Recording, recording
 from ._checks import describe
 from ._counts import Counts, Reading, Varies
 from ._modes import autocast_dtype
 from ._refilled import GraphsOfStep
 from ._refusal import refusal
-from ._stamp import is_stamped, stamp
+from ._remember import Recording, is_stamped, recording, stamp
 from .graph import Graph
 
 __all__ = ["capture", "Captured"]

@@ -11,10 +11,11 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _capture_reads, _library, _measure
+from . import _abi, _library, _measure
 from ._device import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._modes import constant
+from ._remember import note_graph
 
 Settings = namedtuple(
     "Settings",
@@ -304,8 +305,7 @@ class Recipe:
 def kept(graph, key, make):
     """The Recipe that the graph has for a key, which make() makes; it keeps
     none if the key is None."""
-    if _capture_reads.current is not None:
-        _capture_reads.current.graph(graph)
+    note_graph(graph)
     recipes = graph.handle.recipes
     found = recipes.get(key)
     if found is None:

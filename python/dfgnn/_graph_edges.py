@@ -7,7 +7,7 @@ from ._checks import check_count, check_index, describe
 from ._device import raw_stream
 from ._library import check, library
 from ._modes import compiling, lasting, untraced
-from ._stamp import is_stamped
+from ._remember import is_stamped
 
 # torch.compile leaves it alone: what it compiles is memory of its CUDA graphs
 _kept = untraced(lasting)

@@ -20,7 +20,7 @@ import time
 
 import torch
 
-from . import _capture_reads, _known_paths, _measure, graph
+from . import _known_paths, _measure, _remember, graph
 from ._modes import compiling, torchs_cuda_graphs
 from ._step_times import leaves, tensors_in
 from .hetero import HeteroGraph
@@ -88,7 +88,7 @@ def _untimed(parts, given):
     if not given or any(isinstance(part, (graph.Graph, HeteroGraph))
                         for part in parts) or \
             torch.are_deterministic_algorithms_enabled() or \
-            _capture_reads.current is not None or _measure.watching is not None or \
+            _remember.current is not None or _measure.watching is not None or \
             torchs_cuda_graphs() or \
             any(type(t) not in (torch.Tensor, torch.nn.Parameter)
                 for t in given) or \

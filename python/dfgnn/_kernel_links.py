@@ -12,7 +12,7 @@ from ._execute import sum_settings
 from ._links import add
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS
-from ._stamp import stamp
+from ._remember import stamp
 from .aggregation import sums
 from .functional import attend
 from .ops import reordered

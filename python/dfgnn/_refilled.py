@@ -4,7 +4,7 @@ import weakref
 
 import torch
 
-from . import _capture_reads, _handle
+from . import _handle, _remember
 from ._counts import Faults
 from ._modes import lasting
 from .convert import forget
@@ -122,7 +122,7 @@ class GraphsOfStep:
 
         def find(edges, num_nodes):
             # one that ran already is of a tensor that the step did not write
-            used = _capture_reads.current.graphs
+            used = _remember.current.graphs
             graph = next((g for g in left if id(g) not in used), None)
             if graph is None or edges.device != graph.device or (
                     *num_nodes, edges.size(1)) != (

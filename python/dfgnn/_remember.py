@@ -1,12 +1,117 @@
-"""Keeps what was derived from tensors as long as they live unchanged."""
+"""What was derived from tensors, kept as long as they live unchanged; and what a
+step of dfgnn.capture() reads of it."""
 
+import contextlib
+import os
 import weakref
 
-from . import _capture_reads
-from ._modes import lasting
-from ._stamp import is_stamped, stamp
+import torch
 
-_kept = {}
+from ._modes import lasting
+
+# ---- whether a tensor still is what something was derived from ---------------
+
+# "edges" among the words of DFGNN_CHECK: the content of edge lists is compared
+# in each call, too.
+_BY_CONTENT = "edges" in os.environ.get("DFGNN_CHECK", "").split(",")
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def stamp(tensor):
+    """The version of a tensor and where its memory is.
+
+    Writes through ``.data``, DLPack or NumPy count in no version.  With
+    DFGNN_CHECK=edges the stamp of integers holds their bytes, too.
+    """
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided:
+        return tensor._version, 0
+    if _BY_CONTENT and not tensor.is_floating_point():
+        return tensor._version, tensor.data_ptr(), \
+            tensor.detach().cpu().numpy().tobytes()
+    return tensor._version, tensor.data_ptr()
+
+
+def is_stamped(tensor, known):
+    """Whether the stamp of a tensor is the known one."""
+    now = stamp(tensor)
+    if now == known:
+        return True
+    if len(now) == len(known) == 3 and now[:2] == known[:2]:
+        raise RuntimeError(
+            f"DFGNN_CHECK=edges: a tensor {list(tensor.shape)} that a graph "
+            "was made of was written to in a way that torch does not count "
+            "(.data, DLPack, NumPy); the graph made before would be used. "
+            "Write to the tensor itself, or make a new one")
+    return False
+
+
+# ---- what a captured step reads ----------------------------------------------
+
+current = None
+"""The Recording at work, or None."""
+
+
+class Recording:
+    """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
+    stamp) of the tensors that kept objects were made of.  counts: a Counts of
+    the step, or None.  graph_of_own: the graph of an edge_index that the step
+    itself makes, of num_nodes (sources, destinations); None: one as of others."""
+
+    def __init__(self, counts=None, graph_of_own=None):
+        self.counts, self.graph_of_own = counts, graph_of_own
+        self.graphs = {}
+        self.sources = {}
+
+
+@contextlib.contextmanager
+def recording(into):
+    global current
+    before, current = current, into
+    try:
+        yield
+    finally:
+        current = before
+
+
+def note_graph(graph):
+    """Notes that a kernel runs on a graph."""
+    if current is not None:
+        current.graphs[id(graph)] = graph
+
+
+def note(*tensors):
+    """Notes that what was made of tensors is used."""
+    if current is not None:
+        for tensor in tensors:
+            current.sources[id(tensor)] = (tensor, stamp(tensor))
+
+
+# ---- what is kept ------------------------------------------------------------
+
+_entries = {}  # by id of an object: (a weak reference, its stamp, what is kept)
+
+
+def kept(owner):
+    """The dict of what is kept with an object as it is now; None if there is
+    none."""
+    entry = _entries.get(id(owner))
+    if entry is None or entry[0]() is not owner or \
+            entry[1] is not None and not is_stamped(owner, entry[1]):
+        return None
+    return entry[2]
+
+
+def keep(owner):
+    """kept(), with a new dict where there is none; TypeError of an object that
+    takes no weak reference.  Writes count in those of tensors alone."""
+    found = kept(owner)
+    if found is None:
+        number = id(owner)
+        reference = weakref.ref(owner, lambda _: _entries.pop(number, None))
+        found = {}
+        _entries[number] = reference, stamp(owner) if isinstance(
+            owner, torch.Tensor) else None, found
+    return found
 
 
 def remember(tensor, key, make, others=()):
@@ -15,28 +120,17 @@ def remember(tensor, key, make, others=()):
     that calls with new others each time hold no more than one."""
     if tensor.is_inference() or any(t.is_inference() for t in others):
         return make()
-    if _capture_reads.current is not None:
-        for source in (tensor, *others):
-            _capture_reads.current.source(source)
-    number = id(tensor)
-    entry = _kept.get(number)
-    if entry is None or entry[0]() is not tensor or \
-            not is_stamped(tensor, entry[1]):
-        reference = weakref.ref(tensor, lambda _: _kept.pop(number, None))
-        entry = _kept[number] = (reference, stamp(tensor), {})
-    stamps = [stamp(t) for t in others]
-    found = entry[2].get(key)
+    note(tensor, *others)
+    things, stamps = keep(tensor), [stamp(t) for t in others]
+    found = things.get(key)
     if found is None or found[1] != stamps or not all(
             a is b for a, b in zip(found[0], others)):
-        found = entry[2][key] = (tuple(others), stamps, lasting(make))
+        found = things[key] = (tuple(others), stamps, lasting(make))
     return found[2]
 
 
 def recall(tensor, key):
     """The value that remember() made of the tensor under a key; None if nothing is
     kept."""
-    entry = _kept.get(id(tensor))
-    if entry is None or entry[0]() is not tensor:
-        return None
-    found = entry[2].get(key)
+    found = (kept(tensor) or {}).get(key)
     return None if found is None else found[2]

@@ -15,7 +15,7 @@ import torch
 
 from ._autograd import Kind, Recorded, is_batched, wants_gradient
 from ._modes import in_transform, refuse_in_cuda_graphs, untraced
-from ._stamp import PLAIN
+from ._remember import PLAIN
 from .convert import (
     as_graph, batch_graph, is_edge_index, known_graph, looped_graph)
 from .graph import Graph, by_id

@@ -2,20 +2,21 @@
 and generators."""
 
 import ctypes
-import weakref
 from typing import Any, Optional
 
 import torch
 
-from . import _abi, _capture_reads, _library
+from . import _abi, _library, _remember
 from ._checks import check_count, check_index, describe
 from ._handle import TORCH_TYPES, view
 from ._library import check, library
 from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
-from ._stamp import is_stamped, stamp
+from ._remember import keep, kept, note
 from .graph import Graph, _host_ptr, _sizes
 
-_cache: dict[int, Any] = {}
+GRAPHS = "graphs"
+"""The key of the graphs of edges, by key_of(), among what is kept with them."""
+_NONE: dict[tuple, Any] = {}
 _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}
 
 
@@ -89,13 +90,11 @@ def known_graph(edges, num_nodes, loops=False):
     """The graph of an edge_index that as_graph(edges, num_nodes), or
     looped_graph(), made before; None if neither did.  A training loop asks for
     it in each call."""
-    entry = _cache.get(id(edges))
-    if entry is None or entry[0]() is not edges or \
-            not is_stamped(edges, entry[1]):
+    things = kept(edges)
+    if things is None:
         return None
-    if _capture_reads.current is not None:
-        _capture_reads.current.source(edges)
-    return entry[2].get((num_nodes, None, None, loops))
+    note(edges)
+    return things.get(GRAPHS, _NONE).get((num_nodes, None, None, loops))
 
 
 def looped_graph(edges, num_nodes=None, loops=True):
@@ -123,16 +122,15 @@ def batch_graph(edges, sizes, loops):
     """looped_graph() in few steps, for what is_edge_index(), and known_graph()
     does not know: the caller has found that no mode of torch is at work that
     hides its memory."""
-    number = id(edges)
-    if number in _cache or _library.extension is None or \
-            _capture_reads.current is not None or \
+    if GRAPHS in (kept(edges) or ()) or _library.extension is None or \
+            _remember.current is not None or \
             torch.is_inference_mode_enabled() or edges.is_inference() or \
             torchs_cuda_graphs():
         return looped_graph(edges, sizes, loops)
     graph = Graph.of_batch(edges, sizes, loops)
     if graph is None:
         return looped_graph(edges, sizes, loops)
-    keep(edges, {(sizes, None, None, loops): graph})
+    keep(edges)[GRAPHS] = {key_of(sizes, loops=loops): graph}
     return graph
 
 
@@ -176,7 +174,7 @@ def _kept(owner, num_nodes, options, make):
         return graph.numbered()
     if hasattr(graphs, "make"):  # of a buffer that dfgnn.capture refills
         return graphs.make(key, num_nodes, options.get("loops", False))
-    made, recorded = None, _capture_reads.current
+    made, recorded = None, _remember.current
     if recorded is not None and recorded.graph_of_own is not None and \
             type(owner) is torch.Tensor and owner.layout is torch.strided and \
             key == key_of(num_nodes):
@@ -191,58 +189,36 @@ def key_of(num_nodes, family=None, name=None, loops=False):
             family, name, loops)
 
 
-def keep(edges, graphs):
-    """Makes graphs, by key_of(), those of a tensor as it is now."""
-    number = id(edges)
-    reference = weakref.ref(edges, lambda _: _cache.pop(number, None))
-    _cache[number] = (reference, stamp(edges), graphs)
-
-
 def forget(edges):
     """Lets graphs of a tensor be made anew."""
-    _cache.pop(id(edges), None)
+    (kept(edges) or {}).pop(GRAPHS, None)
 
 
 def rooms_of(edges):
     """The graphs of an edge_index that has room in a captured step, with its
     buffer; None of others."""
-    entry = _cache.get(id(edges))
-    if entry is None or entry[0]() is not edges or \
-            not hasattr(entry[2], "relations"):
-        return None
-    return entry[2]
+    graphs = (kept(edges) or {}).get(GRAPHS)
+    return graphs if hasattr(graphs, "relations") else None
 
 
 def graphs_of(edges):
     """The graphs that were made of an edge_index as it is now."""
-    entry = _cache.get(id(edges))
-    if entry is None or entry[0]() is not edges or \
-            not is_stamped(edges, entry[1]):
-        return []
-    return [g for g in entry[2].values() if isinstance(g, Graph)]
+    return [g for g in (kept(edges) or {}).get(GRAPHS, _NONE).values()
+            if isinstance(g, Graph)]
 
 
 def _graphs_of(owner):
     """The graphs made of this very object with this very content; None if they
     cannot be kept: writes to the object are not counted, or it takes no weak
     reference."""
-    is_tensor = isinstance(owner, torch.Tensor)
-    if is_tensor:
+    if isinstance(owner, torch.Tensor):
         if owner.is_inference():
             return None
-        if _capture_reads.current is not None:
-            _capture_reads.current.source(owner)
-    number = id(owner)
-    entry = _cache.get(number)
-    if entry is not None and entry[0]() is owner and (
-            not is_tensor or is_stamped(owner, entry[1])):
-        return entry[2]
+        note(owner)
     try:
-        reference = weakref.ref(owner, lambda _: _cache.pop(number, None))
+        return keep(owner).setdefault(GRAPHS, {})
     except TypeError:
         return None
-    _cache[number] = (reference, stamp(owner) if is_tensor else None, {})
-    return _cache[number][2]
 
 
 def _make(edges, num_nodes, options, sorted):

@@ -12,7 +12,7 @@ from ._checks import (
 from ._graph_edges import Edges
 from ._library import library
 from ._modes import compiling, constant, lasting, unwrapped
-from ._stamp import stamp
+from ._remember import stamp
 from ._values import adjacency_values  # noqa: F401 - part of this module
 
 made = 0  # how many graphs there have been

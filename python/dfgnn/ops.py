@@ -11,12 +11,13 @@ import functools
 
 import torch
 
-from . import _abi, _capture_reads, _execute, _formulas, _operators
+from . import _abi, _execute, _formulas, _operators
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._evaluators import keep_factors
 from ._execute import Settings, sum_settings
 from ._fallbacks import say_once, say_unfused
 from ._operators import OPERATORS, input_of
+from ._remember import note_graph
 from ._torch_library import Call, Family, place
 from .errors import UnsupportedError
 
@@ -388,8 +389,7 @@ def _ready(call):
     if made is None:
         made = recipes.setdefault(key, _operators.recipe(
             graph, parsed.spec.name, inputs, parsed.settings))
-    elif _capture_reads.current is not None:
-        _capture_reads.current.graph(graph)
+    note_graph(graph)
     return parsed, graph, made, inputs, \
         None if parsed.seed is None else tensors[parsed.seed]
 

@@ -16,7 +16,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _capture_reads
+from . import _remember
 from ._checks import DTYPES
 from ._evaluators import scattered
 from ._modes import compiling, needs_composite
@@ -45,7 +45,7 @@ def group_count(index):
     where it is known."""
     if not index.numel():
         return 0
-    current = _capture_reads.current
+    current = _remember.current
     if current is not None and current.counts is not None:
         return current.counts.largest(index) + 1
     if compiling() or index.is_inference():
@@ -78,7 +78,7 @@ def fit(x, index, count, reduce):
             and not needs_composite()
             and not torch._C._len_torch_dispatch_stack()
             # the values of a captured step's index change with each call
-            and _capture_reads.current is None)
+            and _remember.current is None)
 
 
 def _rows(x, index, count, reduce):

@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from torch.nn import functional as F
 
 import dfgnn
-from dfgnn import _capacity, convert
+from dfgnn import _capacity, _remember
 
 from conftest import close
 from test_capture import fake  # noqa: F401
@@ -199,7 +199,7 @@ def test_one_recording_serves_all(fake):  # noqa: F811
 
 def test_nothing_is_kept_of_a_step_that_is_gone(place):
     gc.collect()
-    before = len(convert._cache)
+    before = len(_remember._entries)
     model = model_of(LAYERS["GAT"], place)
     captured = dfgnn.capture(step_of(model), capacity=rooms(
         dfgnn.Capacity(NODES, EDGES)))
@@ -209,10 +209,10 @@ def test_nothing_is_kept_of_a_step_that_is_gone(place):
         captured._recordings.values())).rooms.values()
         if isinstance(room, _capacity.EdgeBuffer)]
     buffer = weakref.ref(buffer)
-    assert buffer() is not None and len(convert._cache) > before
+    assert buffer() is not None and len(_remember._entries) > before
     del captured
     gc.collect()
-    assert buffer() is None and len(convert._cache) <= before
+    assert buffer() is None and len(_remember._entries) <= before
 
 
 # ---- what does not fit ------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn import _refilled, convert
+from dfgnn import _refilled, _remember
 
 
 WIDTH = 6
@@ -117,7 +117,7 @@ def test_every_batch_gives_what_it_gives_alone(name, place, refilled):
 
 def test_nothing_is_kept_of_a_step_that_is_gone(place, refilled):
     gc.collect()
-    before = len(convert._cache)
+    before = len(_remember._entries)
     model = Two(LAYERS["SAGE"]).to(place)
     dfgnn.accelerate(model)
     captured = dfgnn.capture(step_of(model), capacity=rooms(
@@ -128,7 +128,7 @@ def test_nothing_is_kept_of_a_step_that_is_gone(place, refilled):
     assert graph() is not None
     del captured
     gc.collect()
-    assert graph() is None and len(convert._cache) <= before
+    assert graph() is None and len(_remember._entries) <= before
 
 
 def test_edges_without_room_go_layer_by_layer(place):

@@ -23,7 +23,7 @@ from dgl.nn.functional import edge_softmax  # noqa: E402
 
 import dfgnn  # noqa: E402
 from conftest import close, fast_copy, random_edges  # noqa: E402
-from dfgnn import _execute, convert  # noqa: E402
+from dfgnn import _execute, _remember  # noqa: E402
 from dfgnn.nn.dgl import _messages, accelerated  # noqa: E402
 
 N, FEW, IN, OUT, H, E = 12, 7, 6, 4, 3, 5
@@ -497,9 +497,9 @@ def test_relations_are_converted_once():
     with Plans() as plans:
         close(model(graph, x)["b"], expected, 1e-5)
     assert plans.count == 2
-    known = len(convert._cache)
+    known = len(_remember._entries)
     model(graph, x)
-    assert len(convert._cache) == known
+    assert len(_remember._entries) == known
 
 
 # ---- graphs -----------------------------------------------------------------

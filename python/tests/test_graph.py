@@ -12,7 +12,7 @@ import scipy.sparse
 import torch
 
 import dfgnn
-from dfgnn import convert
+from dfgnn import _remember
 
 from conftest import PATIENCE, random_edges
 
@@ -128,7 +128,7 @@ def test_an_edge_index_that_is_gone_takes_its_graph_along():
     number, graph = id(edges), weakref.ref(dfgnn.as_graph(edges, 14))
     del edges
     gc.collect()
-    assert number not in convert._cache and graph() is None
+    assert number not in _remember._entries and graph() is None
 
 
 def test_self_loops_are_those_of_pyg():

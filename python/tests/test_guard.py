@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dfgnn
 from conftest import random_edges
-from dfgnn import _capture_reads, _guard, _known_paths, _measure, graph
+from dfgnn import _guard, _known_paths, _measure, _remember, graph
 from dfgnn._guard import KERNELS, OWN, Guard, Guards, guarded
 
 STEPS = _guard.MOST_STEPS
@@ -235,7 +235,7 @@ def test_where_steps_must_agree_kernels_run(clock, around, monkeypatch):
     elif around == "recorded":
         monkeypatch.setattr(_measure, "watching", _measure.Calls())
     elif around == "captured":
-        monkeypatch.setattr(_capture_reads, "current", _capture_reads.Recording())
+        monkeypatch.setattr(_remember, "current", _remember.Recording())
     else:
         torch.jit.trace(one, torch.ones(2, 3), check_trace=False)
         assert set(one.paths) == {KERNELS}

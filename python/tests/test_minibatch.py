@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import convert
+from dfgnn import _remember
 from dfgnn.errors import Error
 
 SHAPES = ((1, 1, 1), (3, 5, 0), (7, 4, 40), (30, 30, 200), (50, 200, 900),
@@ -88,14 +88,14 @@ def test_a_layer_makes_the_graph_with_loops_alone(device):
     x = torch.randn(30, 6, device=device)
     layer = dfgnn.nn.GATConv(6, 3, heads=2).to(device)
     first = layer(x, edges)
-    (graph,) = convert._cache[id(edges)][2].values()
+    (graph,) = _remember.kept(edges)["graphs"].values()
     assert graph.loops == 30 and graph.looped is None
     assert torch.equal(layer(x, edges), first)
-    (again,) = convert._cache[id(edges)][2].values()
+    (again,) = _remember.kept(edges)["graphs"].values()
     assert again is graph
     edges[0, 0] = (edges[0, 0] + 1) % 30  # written to: made anew
     layer(x, edges)
-    (anew,) = convert._cache[id(edges)][2].values()
+    (anew,) = _remember.kept(edges)["graphs"].values()
     assert anew is not graph
     alive = weakref.ref(anew)
     del anew, edges

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _capture_reads, negatives
+from dfgnn import _remember, negatives
 from dfgnn._counts import Counts
 
 from conftest import random_edges
@@ -190,7 +190,7 @@ def test_too_many_pairs_and_wrong_arguments():
 
 def captured_step():
     """Where a step of dfgnn.capture() runs."""
-    return _capture_reads.recording(_capture_reads.Recording(Counts(None)))
+    return _remember.recording(_remember.Recording(Counts(None)))
 
 
 def test_accelerate_gives_them_to_captured_steps():

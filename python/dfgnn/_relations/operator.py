@@ -12,9 +12,9 @@ import functools
 
 import torch
 
-from .. import _capture_reads
 from .._execute import generation
 from .._kernel_links import Sum
+from .._remember import note_graph
 from ..hetero import hetero_graph
 from .._torch_library import Family
 
@@ -63,8 +63,7 @@ class _Relations(Family):
         read = _Read(call)
         graph, first = read.graph(), read.x[0]
         matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
-        if _capture_reads.current is not None:
-            _capture_reads.current.graph(matrix)
+        note_graph(matrix)
         if not graph.num_edges:
             return [read.empty().zero_()]
         link = _link(read.op, first.size(1), first.dtype, generation())

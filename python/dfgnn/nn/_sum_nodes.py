@@ -5,11 +5,10 @@ import weakref
 import torch
 from torch.nn import functional as F
 
-from .. import _capture_reads
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own
 from .._loops import gcn_weights
-from .._stamp import is_stamped, stamp
+from .._remember import is_stamped, note, stamp
 from ..graph import Graph
 from ..messages import MOST_PROJECTED
 from ..ops import normalization
@@ -71,8 +70,7 @@ def _normalized(graph, weight, loops, fill, shared):
     key, keeps = ("gcn weights", loops, fill), type(graph) is Graph and \
         not weight.requires_grad and not weight.is_inference()
     held = graph._derived.get(key) if keeps else None
-    if _capture_reads.current is not None:
-        _capture_reads.current.source(weight)
+    note(weight)
     if held is None or held[0]() is not weight or \
             not is_stamped(weight, held[1]):
         made = gcn_weights(graph, weight, loops, fill, shared)

@@ -11,11 +11,12 @@ import threading
 
 import torch
 
-from ... import _capture_reads, _fallbacks
+from ... import _fallbacks
 from ..._checks import DTYPES
 from ..._modes import autocast_dtype, compiling
 from ...aggregation import aggregate, reduce_edges, spmm
 from ...convert import as_graph
+from ..._remember import note_graph
 from ...errors import InvalidError, UnsupportedError
 from .._node import PLAIN_TENSORS, Other, surroundings
 
@@ -126,8 +127,7 @@ def graph_of(gidx, x, rows):
             graph = gidx._cache["dfgnn graph"] = as_graph(gidx)
         except Exception as error:  # such as a graph restricted to one format
             raise Other(str(error)) from error
-    if _capture_reads.current is not None:
-        _capture_reads.current.graph(graph)
+    note_graph(graph)
     if graph.empty or graph.device != x.device or \
             getattr(graph, rows) != x.size(0):
         raise Other

@@ -14,7 +14,7 @@ import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric import utils
 
-from ... import _capture_reads, negatives, reductions
+from ... import _remember, negatives, reductions
 from ..._modes import compiling
 from ..._over import over, own
 from ..._remember import remember
@@ -88,7 +88,7 @@ def _drawn(ours):
     """In captured steps alone: elsewhere a seed gives the pairs that it gave."""
     def make(theirs):
         def sample(edge_index, *args, **kwargs):
-            current = _capture_reads.current
+            current = _remember.current
             if current is not None and current.counts is not None and \
                     type(edge_index) is torch.Tensor:
                 try:

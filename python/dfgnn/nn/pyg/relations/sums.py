@@ -11,7 +11,7 @@ import itertools
 import torch
 import torch.nn.functional as F
 
-from .... import _capture_reads
+from .... import _remember
 from ...._autograd import Kind, Recorded, by_operations, wants_gradient
 from ...._execute import generation
 from ...._kernel_links import ByEdge, Reduced, Sum
@@ -193,7 +193,7 @@ class _Call(Kind):
                                   graph.by_node("src"))
         call.sources, call.blocks = _sources(graph), graph.blocks("dst")
         # what a recording fills anew in each step is the graph of all
-        call.recorded = _capture_reads.current is not None
+        call.recorded = _remember.current is not None
         # by type whose own features are multiplied, the place of these
         call.own, others = {}, []
         for kind, block in call.blocks.items():
@@ -258,8 +258,7 @@ class _Call(Kind):
         values = {"x": joined(given["x"]).contiguous()}
         if given["edge_weight"]:
             values["edge_weight"], = given["edge_weight"]
-        if _capture_reads.current is not None:
-            _capture_reads.current.graph(self.matrix)
+        _remember.note_graph(self.matrix)
         links = _links(self.matrix, self.op, given["edge_weight"], values["x"])
         for link in links:
             link.forward(self.matrix, values, True)
