@@ -29,6 +29,10 @@ class CaptureError(RuntimeError):
     """dfgnn.capture() met what a CUDA graph cannot hold."""
 
 
+class DistributedError(RuntimeError):
+    """Ranks of dfgnn.distributed do not fit together, or one of them is gone."""
+
+
 class LibraryError(ImportError):
     """libdfgnn cannot be loaded."""
 

@@ -9,7 +9,7 @@ import torch_geometric.nn as G
 
 import dfgnn
 from dfgnn._relations import groups as _grouped
-from dfgnn.nn.pyg.relations import over_types, rgat, rgcn
+from dfgnn.nn.pyg.relations import over_types, typed as typed_layers
 from relation_cases import (
     COUNTS, KINDS, NODES, WIDTH, agree, many_types, schema, typed)
 
@@ -105,8 +105,8 @@ def test_rgat(weights, mechanism, nodes, relations, count, said):
 @pytest.mark.parametrize("mode", ["additive", "multiplicative"])
 @pytest.mark.parametrize("mechanism", ["across-relation", "within-relation"])
 def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
-    ran, run = [], rgat._attended
-    monkeypatch.setattr(rgat, "_attended", lambda *a: (
+    ran, run = [], typed_layers._attended
+    monkeypatch.setattr(typed_layers, "_attended", lambda *a: (
         ran.append(1), run(*a))[1])
     for nodes, relations, count in ((9, 3, 40), (30, 40, 300)):
         edges, kinds = typed(nodes, relations, count)

@@ -12,7 +12,7 @@ See docs/distributed.md.
 """
 
 from .dist_graph import DistGraph, load
-from .errors import DistributedError
+from ..errors import DistributedError
 from .partition import Part, Partition, partition
 from .start import agree
 from .relations import (

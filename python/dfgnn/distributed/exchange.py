@@ -13,7 +13,7 @@ import math
 import torch
 import torch.distributed as dist
 
-from .errors import DistributedError
+from ..errors import DistributedError
 
 _ALIGN = 16  # bytes: kernels read vectors of 16
 

@@ -13,8 +13,7 @@ import torch.distributed as dist
 from .. import _execute, _measure
 from .._handle import context
 from .._library import check, library
-from ..errors import Error
-from .errors import DistributedError
+from ..errors import DistributedError, Error
 
 
 def ranks(group):

@@ -24,10 +24,10 @@ _METHODS = {"update_all", "multi_update_all", "send_and_recv", "prop_nodes"}
 
 def _rows():
     """By name of a layer of dgl.nn what its forward tries first."""
-    from . import _attention as attention, _relations as relations
-    return {"GATConv": attention.gat, "GATv2Conv": attention.gatv2,
-            "AGNNConv": attention.agnn, "DotGatConv": attention.dot_gat,
-            "RelGraphConv": relations.rel_graph, "HGTConv": relations.hgt}
+    from . import _layers as layers
+    return {"GATConv": layers.gat, "GATv2Conv": layers.gatv2,
+            "AGNNConv": layers.agnn, "DotGatConv": layers.dot_gat,
+            "RelGraphConv": layers.rel_graph, "HGTConv": layers.hgt}
 
 
 class Accelerated(nn.Module):

@@ -9,17 +9,14 @@ from .. import _sum_nodes as sum_nodes
 from . import _attention_convs as attention
 from . import _compiled  # noqa: F401 - serves while torch.compile traces
 from . import _functions as functions
-from . import _messages as messages
 from . import _sums as sums
 from . import _traced as traced
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._gps import GPSConv
 from ._mixin import Row, fuse, tried
 from ._reduce import neighbours
-from .relations import layers, over_types, rgat
-from .relations.heat import heat
+from .relations import layers, over_types, typed
 from .relations.hetero_conv import HeteroConv
-from .relations.rgcn import rgcn
 
 
 def _written(fused):
@@ -56,8 +53,8 @@ TABLE = [
     Row("GatedGraphConv", _neighbours),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", traced.propagate),
-    Row("RGCNConv", forward=tried(rgcn)),
-    Row("FastRGCNConv", forward=tried(rgcn)),
+    Row("RGCNConv", forward=tried(typed.rgcn)),
+    Row("FastRGCNConv", forward=tried(typed.rgcn)),
     # sums scaled by degrees
     Row("GCNConv", sums.own_edges, normalized_or_kept, node=sum_nodes.gcn,
         relation=layers.GCN),
@@ -87,8 +84,8 @@ TABLE = [
         methods={"negative_sampling": functions.replaced}),
     Row("HANConv", forward=over_types.han),
     Row("HGTConv", forward=over_types.hgt),
-    Row("RGATConv", forward=tried(rgat.relational)),
-    Row("HEATConv", forward=tried(heat)),
+    Row("RGATConv", forward=tried(typed.relational)),
+    Row("HEATConv", forward=tried(typed.heat)),
     Row("GeneralConv", traced.propagate),
     # messages of a network, if it is linear or reads one node alone
     Row("PNAConv", sums.principal, tried(sums.principal_layer)),
@@ -96,8 +93,8 @@ TABLE = [
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", traced.propagate, sums.renamed({})),
     # messages with features of the edge
-    Row("GINEConv", messages.isomorphism_with_edges, node=sum_nodes.gine),
-    Row("ResGatedGraphConv", messages.residual_gates),
+    Row("GINEConv", sums.isomorphism_with_edges, node=sum_nodes.gine),
+    Row("ResGatedGraphConv", sums.residual_gates),
 ]
 
 CLASSES = {getattr(pyg, row.name): fuse(getattr(pyg, row.name), row,

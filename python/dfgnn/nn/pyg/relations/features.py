@@ -15,11 +15,10 @@ from torch.utils.checkpoint import checkpoint
 
 from ...._modes import autocasting
 from ...._relations.groups import take
-from ...._tables import tables
 from ....functional import gat_attention
 from ....graph import Graph
 from ....hetero import Layout, gatherer
-from .rows import joined
+from .rows import joined, tables
 
 # as many features as the kernels of a GPU attend over
 MOST_FEATURES = 1024

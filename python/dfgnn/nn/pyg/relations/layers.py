@@ -17,8 +17,8 @@ from ...._loops import loop_features
 from ....aggregation import each_reduction, spmm
 from ....functional import gat_attention, gt_attention
 from ....programs import edge_program, softmax
-from ..._attention_steps import edge_feature_scores
-from ..._exact import outside_autocast, result_type
+from ..._attention_steps import (
+    edge_feature_scores, outside_autocast, result_type)
 from ..._node import Other, linear, own, product
 from .._attention_convs import can_fill, own_reason
 from .._edges import NORM_TENSORS, Ends, edge_tensor, graph_of

@@ -12,17 +12,16 @@ from torch_geometric.nn.dense.linear import (
 
 from ...._modes import compiling
 from ...._relations.groups import alignment, product_type, take
-from ...._tables import tables
 from ....functional import gat_attention, gt_attention
 from ....hetero import HeteroGraph, gatherer, hetero_graph
-from ..._exact import outside_autocast, result_type
+from ..._attention_steps import outside_autocast, result_type
 from ..._linear import hooked
 from ..._node import Other
 from .._attention_convs import own_reason
 from .._edges import known, reverse
 from .._mixin import attempt, fits, unfit, usual
 from .leading import Leading
-from .rows import Features, in_product_type, project
+from .rows import Features, in_product_type, project, tables
 from .tiles import padded, tiles_of
 
 
