@@ -45,10 +45,5 @@ def raw_stream(device):
 
 
 # torch.compile's own launchers use this function: it takes a tenth of the time
-# of torch.cuda.current_stream().cuda_stream
+# of torch.cuda.current_stream().cuda_stream.  A torch for CPUs alone has none.
 current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-if current_raw_stream is None:
-    def current_raw_stream(index):
-        if not torch.cuda.is_available():
-            return None
-        return torch.cuda.current_stream(index).cuda_stream

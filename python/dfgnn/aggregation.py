@@ -181,17 +181,25 @@ def aggregate(graph, x: Tensor, reduce: str, weight: Optional[Tensor] = None,
 PNA = ("mean", "min", "max", "std")
 
 
-def each_reduction(graph, x, names, num_dst=None):
-    """[each reduction] of neighbours; two or more of PNA's in one pass."""
+def each_of(names, run):
+    """[the result of each reduction], of run(name); two or more of PNA's are those
+    of run("pna"), which are made in one pass."""
     found = {}
     if len(set(names) & set(PNA)) > 1:
-        found = dict(zip(PNA, aggregate(graph, x, "pna", num_dst=num_dst)))
+        found = dict(zip(PNA, run("pna")))
     for name in names:
-        if name in ("sum", "mean") and name not in found:
-            found[name] = spmm(graph, x, reduce=name, num_dst=num_dst)
-        elif name not in found:
-            found[name] = aggregate(graph, x, name, num_dst=num_dst)
+        if name not in found:
+            found[name] = run(name)
     return [found[name] for name in names]
+
+
+def each_reduction(graph, x, names, num_dst=None):
+    """[each reduction] of neighbours."""
+    def run(name):
+        return spmm(graph, x, reduce=name, num_dst=num_dst) \
+            if name in ("sum", "mean") else aggregate(
+                graph, x, name, num_dst=num_dst)
+    return each_of(names, run)
 
 
 # ---- messages that are there for each edge -----------------------------------

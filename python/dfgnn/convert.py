@@ -359,12 +359,12 @@ class EdgeList(Graph):
 
     def __init__(self, edge_index, num_src, num_dst):
         check_index("edge_index", edge_index, 2)
-        self._edge_index = edge_index
+        self.edge_index = edge_index
         self.num_src, self.num_dst = num_src, num_dst
         self._edges = edge_index.size(1)
         self.device = edge_index.device
         self.graph_ptr = self.family = self.name = None
-        self.looped = self.unlooped_edges = self._kept = None
+        self.looped = self.unlooped_edges = self.kept = None
 
     def _derive(self, key, make):
         return make()
@@ -374,23 +374,15 @@ class EdgeList(Graph):
         raise RuntimeError("torch.jit.trace records torch operations; this "
                            "call needs a graph of libdfgnn")
 
-    edge_order = None
-
-    @property
-    def kept(self):
-        return self._kept
-
-    @property
-    def edge_index(self):
-        return self._edge_index
+    edge_order = edge_index = kept = None
 
     @property
     def src(self):
-        return self._edge_index[0].long()
+        return self.edge_index[0].long()
 
     @property
     def dst(self):
-        return self._edge_index[1].long()
+        return self.edge_index[1].long()
 
     @property
     def degrees(self):
@@ -400,10 +392,10 @@ class EdgeList(Graph):
 
     def with_self_loops(self):
         if self.looped is None:
-            kept, edges = loop_plan(self._edge_index,
+            kept, edges = loop_plan(self.edge_index,
                                     min(self.num_src, self.num_dst))
             self.looped = EdgeList(edges, self.num_src, self.num_dst)
-            self.looped._kept = kept
+            self.looped.kept = kept
             self.looped.loops = min(self.num_src, self.num_dst)
             self.looped.unlooped_edges = self.num_edges
         return self.looped

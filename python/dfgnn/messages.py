@@ -12,7 +12,7 @@ from ._modes import autocast_dtype, compiling, jit_tracing
 from ._operators import OPERATORS, check_call
 from ._torch_library import untraced_graph
 from ._values import refuse_values
-from .aggregation import PNA, sums
+from .aggregation import PNA, each_of, sums
 from .graph import Graph
 
 __all__ = ["relu_messages", "gated_messages"]
@@ -172,7 +172,7 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
     if not isinstance(graph, Graph):
         refuse_values(graph, "messages of edges")
     if compiling():
-        def run(name):
+        def made(name):
             return _traced(graph, name, given, num_dst)
     else:
         graph = untraced_graph(graph, (x.size(0), num_dst))
@@ -185,31 +185,20 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
             given = given._replace(
                 edge_attr=graph.to_graph_order(given.edge_attr))
 
-        def run(name):
+        def made(name):
             return sums(graph, OPS.get(name, "message-" + name),
-                               given.given(), listed)
+                        given.given(), listed)
 
-    def shaped(out):
-        return out.squeeze(1) if x.dim() == 2 else out
-    if not isinstance(reduce, str):
-        return [shaped(out) for out in _each_reduction(run, reduce)]
-    found = list(map(shaped, _each_reduction(run, [reduce])))
-    return tuple(found) if reduce == "pna" else found[0]
-
-
-def _each_reduction(run, names):
-    """The results of the named reductions; two or more of PNA's are made in
-    one pass."""
-    found = {}
-    names = [name for given in names for name in
-             (PNA if given == "pna" else (given,))]
-    together = set(names) & set(PNA)
-    if len(together) > 1 or "std" in together:
-        found = dict(zip(PNA, run("pna")))
-    for name in names:
-        if name not in found:
-            found[name], = run(name)
-    return [found[name] for name in names]
+    def run(name):
+        outs = made("pna" if name == "std" else name)
+        outs = [out.squeeze(1) if x.dim() == 2 else out for out in outs]
+        return outs if name == "pna" else outs[-1]
+    if reduce == "pna":
+        return tuple(run(reduce))
+    if isinstance(reduce, str):
+        return run(reduce)
+    return each_of([name for given in reduce for name in (
+        PNA if given == "pna" else (given,))], run)
 
 
 def _traced(graph, reduce, given, num_dst):

@@ -10,6 +10,40 @@ from ..graph import Graph
 from ._linear import glorot_, reset
 from ._node import runs_in_steps
 
+# ---- features of any number of dimensions -----------------------------------
+
+class Shape:
+    """Turns features with nodes on any axis into those of kernels, [N, F] or
+    [N, H, D], and back: the batch of PyG's static graphs [B, N, F] becomes
+    heads."""
+
+    def __init__(self, layer, x):
+        self.dims = x.dim()
+        axis = layer.node_dim
+        self.axis = axis + self.dims if axis < 0 else axis
+        # whether PyG's weight.view(-1, 1) * x_j has a weight for each edge
+        self.weights = self.axis == self.dims - 2
+        self.served = (self.dims >= 2 and 0 <= self.axis < self.dims - 1
+                       and (self.axis == 0 or self.weights))
+
+    def enter(self, x):
+        if self.dims == 2:
+            return x
+        self.lead = x.shape[:self.axis]
+        x = x.movedim(self.axis, 0)
+        return x if self.dims == 3 else x.flatten(1, -2)
+
+    def leave(self, out):
+        if self.dims == 2:
+            return out
+        if self.dims > 3:
+            out = out.unflatten(1, self.lead if self.lead else (-1,))
+        # dense as PyG's, which callers view
+        return out.movedim(0, self.axis).contiguous()
+
+
+# ---- layers ------------------------------------------------------------------
+
 FLOWS = ("source_to_target", "target_to_source")
 # methods of PyG's MessagePassing, which the layers here do not have
 _MESSAGES = ("message", "aggregate", "update", "edge_update", "propagate",
@@ -66,33 +100,32 @@ class Conv(nn.Module):
         """The edges, from sources to destinations whatever the flow is.  An
         adjacency whose values are not all 1 is refused if the layer does not
         use them, that is, if values is None."""
-        if isinstance(edges, Graph):
-            return edges
-        if _is_edge_index(edges):
-            return edges.flip(0) if self.flow == FLOWS[1] else edges
-        self.check_flow(edges)
-        edges = _structure(edges, type(self).__name__, values is None)
-        return edges.flip(0) if self.flow == FLOWS[1] else edges
+        return self._flowed(edges, type(self).__name__, values is None)
 
     def weighted_edges(self, edges, edge_weight):
         """The edges, from sources to destinations whatever the flow is.  The
         layer uses the values of an adjacency as weights; if edge_weight is
         given, too, values that are not all 1 are refused."""
-        self.check_flow(edges)
+        if edge_weight is not None:
+            return self._flowed(edges, f"{type(self).__name__} with "
+                                "edge_weight", True)
+        return self._flowed(edges)
+
+    def _flowed(self, edges, taker=None, refusing=False):
+        """taker: what takes the edges without their values; None: with them."""
         if isinstance(edges, Graph):
             return edges
-        if edge_weight is not None and not _is_edge_index(edges):
-            edges = _structure(
-                edges, f"{type(self).__name__} with edge_weight", True)
-            if isinstance(edges, Graph):
-                return edges
-        return edges if self.flow == FLOWS[0] else edges.flip(0)
-
-    def check_flow(self, edges):
-        if self.flow == FLOWS[1] and is_adjacency(edges):
-            raise ValueError(
-                'flow="target_to_source" does not go with an adjacency, whose '
-                "rows are destinations; pass the transposed one, adj.t()")
+        if not _is_edge_index(edges):
+            if self.flow == FLOWS[1] and is_adjacency(edges):
+                raise ValueError(
+                    'flow="target_to_source" does not go with an adjacency, '
+                    "whose rows are destinations; pass the transposed one, "
+                    "adj.t()")
+            if taker is not None:
+                edges = _structure(edges, taker, refusing)
+        if isinstance(edges, Graph):
+            return edges
+        return edges.flip(0) if self.flow == FLOWS[1] else edges
 
     def check_features(self, x):
         """Raises if x is no matrix of features."""

@@ -16,7 +16,7 @@ from ..messages import gated_messages, relu_messages
 from . import _sum_nodes
 from ._aggr import Reduction
 from ._attention_steps import pair
-from ._conv import Conv, destinations, edge_features, pair_of
+from ._conv import Conv, Shape, destinations, edge_features, pair_of
 from ._linear import Linear, added, parameter, reset
 from ._node import first
 
@@ -36,23 +36,13 @@ class _Static(Conv):
                 edges = untraced_graph(edges, size)
         return edges, edge_weight
 
-    def heads_of(self, x):
-        """x as [N, F] or [N, B, F]: the kernels take each graph of a batch for
-        a head."""
-        if x.dim() == 2 or (x.dim() == 3 and self.node_dim == 0):
-            return x
+    def shape_of(self, x):
+        """The Shape by which kernels take each graph of a batch for a head."""
         if x.dim() < 2:
             raise ValueError("x must be [nodes, features] or, for static "
                              "graphs, [batch, nodes, features], got "
                              f"{list(x.shape)}")
-        return x.reshape((-1,) + tuple(x.shape[-2:])).transpose(0, 1)
-
-    def back(self, out, like):
-        """out in the dimensions of like, the inverse of heads_of()."""
-        if out.dim() == 2 or (like.dim() == 3 and self.node_dim == 0):
-            return out
-        out = out.transpose(0, 1)
-        return out.reshape(tuple(like.shape[:-2]) + tuple(out.shape[1:]))
+        return Shape(self, x)
 
 
 def _loop_weights(given, weight, rows, num_nodes, fill):
@@ -162,13 +152,14 @@ class GCNConv(_Static):
         if not self.normalize or not is_adjacency(edges):
             edges, edge_weight = self.with_values(edges, edge_weight, x,
                                                   x.size(self.node_dim))
-        heads = self.heads_of(x)
+        shape = self.shape_of(x)
+        heads = shape.enter(x)
         if self.normalize and edge_weight is None and self._cached is None \
                 and not is_adjacency(edges):
             out = self._by_degrees(edges, heads)
         else:
             out = self._by_weights(edges, heads, edge_weight)
-        out = self.back(out, x)
+        out = shape.leave(out)
         return out if self.bias is None else out + self.bias
 
 
@@ -182,22 +173,22 @@ class _Pair(_Static):
     def gather(self, x, edges, size, edge_weight=None, weighted=False):
         """The reduced neighbours; weighted: whether values of an adjacency
         are edge weights."""
-        num_dst = self._num_dst(x, edges, size)
+        shape = self.shape_of(x[0])
+        sent = shape.enter(x[0])
+        if size is None and x[1] is not None and not is_adjacency(edges):
+            num_dst = x[1].size(self.node_dim)
+        else:
+            num_dst = destinations(edges, size, sent, self.flow)
         if not weighted:
             edges = self.edges(edges)
         else:
             edges, edge_weight = self.with_values(
                 self.weighted_edges(edges, edge_weight), edge_weight, x[0],
-                (self.heads_of(x[0]).size(0), num_dst))
-        out = self.reduction(edges, self.heads_of(x[0]), edge_weight, num_dst)
+                (sent.size(0), num_dst))
+        out = self.reduction(edges, sent, edge_weight, num_dst)
         if edge_weight is not None:
             out = out.to(torch.promote_types(x[0].dtype, edge_weight.dtype))
-        return self.back(out, x[0])
-
-    def _num_dst(self, x, edges, size):
-        if size is None and x[1] is not None and not is_adjacency(edges):
-            return x[1].size(self.node_dim)
-        return destinations(edges, size, self.heads_of(x[0]), self.flow)
+        return shape.leave(out)
 
 
 class GraphConv(_Pair):

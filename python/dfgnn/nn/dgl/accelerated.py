@@ -15,7 +15,7 @@ from ... import _fallbacks
 from ..._guard import guarded
 from ..._over import over, own
 from ...errors import InvalidError, UnsupportedError
-from .._node import Other, surroundings
+from .._node import Other, runs_in_steps
 from . import _messages
 
 # Methods of a graph, and the functions of dgl.ops, that reduce messages.
@@ -36,10 +36,7 @@ class Accelerated(nn.Module):
     _dfgnn_base = None  # the module's own class
     _dfgnn_row = None
 
-    def runs_in_steps(self):
-        """Whether this call cannot be one node of autograd, whatever its
-        arguments are."""
-        return surroundings() is not None
+    runs_in_steps = runs_in_steps
 
     @guarded
     def forward(self, *args, **kwargs):

@@ -9,6 +9,7 @@ from ..._formulas import degrees_of
 from ..._modes import compiling
 from ...aggregation import PNA, by_edge, degrees, each_reduction, gcn, spmm
 from ...graph import Graph
+from .._conv import Shape
 from .._linear import hooked
 from ._edges import Looped, ends, graph_of, known, reverse, wide
 from ._mixin import fits, unfit
@@ -83,38 +84,6 @@ def factors_of(module, graph, like):
         "linear": lambda: of_degrees(0, False) / module.avg_deg_lin,
         "inverse_linear": lambda: module.avg_deg_lin / of_degrees(1, False)}
     return [factors[name]() for name in module.scaler]
-
-
-# ---- features of any number of dimensions ----------------------------------
-
-class Shape:
-    """Turns features with nodes on any axis into those of kernels, [N, F] or
-    [N, H, D], and back: the batch of PyG's static graphs [B, N, F] becomes
-    heads."""
-
-    def __init__(self, layer, x):
-        self.dims = x.dim()
-        axis = layer.node_dim
-        self.axis = axis + self.dims if axis < 0 else axis
-        # whether PyG's weight.view(-1, 1) * x_j has a weight for each edge
-        self.weights = self.axis == self.dims - 2
-        self.served = (self.dims >= 2 and 0 <= self.axis < self.dims - 1
-                       and (self.axis == 0 or self.weights))
-
-    def enter(self, x):
-        if self.dims == 2:
-            return x
-        self.lead = x.shape[:self.axis]
-        x = x.movedim(self.axis, 0)
-        return x if self.dims == 3 else x.flatten(1, -2)
-
-    def leave(self, out):
-        if self.dims == 2:
-            return out
-        if self.dims > 3:
-            out = out.unflatten(1, self.lead if self.lead else (-1,))
-        # dense as PyG's, which callers view
-        return out.movedim(0, self.axis).contiguous()
 
 
 def neighbours(layer, edge_index, size, x, edge_weight=None):
