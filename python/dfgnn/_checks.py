@@ -15,6 +15,11 @@ _INDEX_TYPES = torch.int32, torch.int64
 _MOST_NODES = 0x7fffffff
 
 
+def exact(dtype):
+    """The type in which the library has sums and scores of tensors of a type."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def describe(value):
     """An argument in the words of an error message."""
     if isinstance(value, torch.Tensor):

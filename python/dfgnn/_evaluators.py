@@ -100,6 +100,12 @@ def reduced(what, x, index, size):
     return torch.where(none, -math.inf, top + total.log())
 
 
+def inverse_root(x):
+    """1 / sqrt(x), 0 of 0."""
+    root = x.pow(-0.5)
+    return root.masked_fill(root == float("inf"), 0)
+
+
 _SCATTERED = {"min": "amin", "max": "amax", "mul": "prod"}
 
 

@@ -11,6 +11,7 @@ features of edges.  Tensors by edge are in the graph's own order; scores are
 import torch
 
 from . import _evaluators, _program_calls, _trace
+from ._checks import exact
 from ._evaluators import Picked, scattered
 from ._operators import OPERATORS
 from ._program_calls import DST, EDGE, PARAM, SRC
@@ -147,11 +148,6 @@ def _gatv2(t, inputs, settings):
 
 
 _ATTENTION = {"gt": _gt, "agnn": _agnn, "gat": _gat, "gatv2": _gatv2}
-
-
-def exact_of(value):
-    """The type of sums."""
-    return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
 def scores(way, graph, op, inputs, settings):
@@ -355,7 +351,7 @@ def run(way, graph, spec, shown, inputs, seed, settings, saved=None):
     bias = None
     if len(inputs) == len(spec.inputs):
         inputs, bias = inputs[:-1], inputs[-1]
-    t = way(graph, exact_of(inputs[spec.value]), seed)
+    t = way(graph, exact(inputs[spec.value].dtype), seed)
     found = dict(zip(("out", "weights", "lse"), attention(
         t, spec.name, inputs, bias, settings, "lse" in shown)))
     return tuple(found[name] for name in shown)

@@ -19,10 +19,11 @@ import threading
 import time
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from . import _known_paths, _measure, _remember, graph
 from ._modes import compiling, torchs_cuda_graphs
-from ._step_times import leaves, tensors_in
+from ._step_times import tensors_in
 from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
@@ -437,7 +438,7 @@ class Guard:
                 else forward(layer, *args, **kwargs)
         parts = [*args, *kwargs.values()]
         if any([isinstance(part, (tuple, list, dict)) for part in parts]):
-            parts = list(leaves(parts))
+            parts = tree_leaves(parts)
         given = [part for part in parts if isinstance(part, torch.Tensor)]
         if _untimed(parts, given):
             return forward(layer, *args, **kwargs)

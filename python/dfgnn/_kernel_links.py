@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from . import _abi, _execute, _operators
+from ._checks import exact
 from ._device import raw_stream
 from ._execute import sum_settings
 from ._links import add
@@ -165,8 +166,7 @@ class Attention(_Kernel):
         self.op, self.inputs, self.out = op, inputs, out
         self.heads, self.dim, self.dtype = heads, dim, dtype
         self.edge_dim = edge_dim
-        self.exact = torch.float64 if dtype == torch.float64 else \
-            torch.float32
+        self.exact = exact(dtype)
         self.lse = out + " lse"
         self.given = []
         for spec, slot in zip(OPERATORS[op].inputs, inputs):

@@ -4,7 +4,7 @@ import torch
 
 from . import _operators
 from ._checks import DTYPES
-from ._evaluators import scattered
+from ._evaluators import inverse_root, scattered
 from ._execute import sum_settings
 from ._library import check, library
 from .errors import InvalidError
@@ -139,8 +139,7 @@ def _filling(graph):
 def normalize(weight, src, dst, count, sent=None):
     """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges of the
     first count nodes; sent(scale) has that of each node that src numbers."""
-    scale = weight.new_zeros(count).index_add(0, dst, weight).pow(-0.5)
-    scale = scale.masked_fill(scale == float("inf"), 0)
+    scale = inverse_root(weight.new_zeros(count).index_add(0, dst, weight))
     of_src = scale if sent is None else sent(scale)
     return of_src.index_select(0, src) * weight * scale.index_select(0, dst)
 

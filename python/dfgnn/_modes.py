@@ -165,6 +165,17 @@ def autocast_dtype(device_type):
     return None
 
 
+def common_type(tensors):
+    """The type in which a call of several computes, None passed over: that of the
+    autocast region, unless one is of float64, else the one that torch promotes
+    to."""
+    first, *rest = (t for t in tensors if t is not None)
+    kind, lower = first.dtype, autocast_dtype(first.device.type)
+    for tensor in rest:
+        kind = torch.promote_types(kind, tensor.dtype)
+    return kind if lower is None or kind == torch.float64 else lower
+
+
 def autocasting():
     """Whether an autocast region of a CPU or a GPU is entered."""
     return _any_autocast() and any(map(autocast_dtype, ("cpu", "cuda")))

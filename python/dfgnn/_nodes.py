@@ -8,6 +8,8 @@ has as a number of features stand for them in shapes.
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+# the same nested tuples, lists, dicts and slices of function(leaf)
+from torch.fx.node import map_aggregate as mapped
 
 from . import _evaluators
 from ._program_handle import DST, EDGE, PARAM, REL, SRC
@@ -56,38 +58,12 @@ class Node:
 
     def operands(self):
         found = []
-        _each((self.args, self.kwargs), found.append)
+        mapped((self.args, self.kwargs), lambda x: found.append(x) if isinstance(
+            x, Node) else None)
         return found
 
     def __repr__(self):
         return f"{self.name}{list(self.shape)}"
-
-
-def _each(tree, function):
-    if isinstance(tree, Node):
-        function(tree)
-    elif isinstance(tree, (tuple, list)):
-        for item in tree:
-            _each(item, function)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            _each(item, function)
-
-
-def mapped(tree, function):
-    """The same nested tuples, lists and dicts of function(leaf)."""
-    if type(tree) is tuple or type(tree) is torch.Size:
-        return tuple(mapped(item, function) for item in tree)
-    if isinstance(tree, tuple):  # a named one
-        return type(tree)(*(mapped(item, function) for item in tree))
-    if isinstance(tree, list):
-        return [mapped(item, function) for item in tree]
-    if isinstance(tree, dict):
-        return {k: mapped(item, function) for k, item in tree.items()}
-    if isinstance(tree, slice):
-        return slice(*(mapped(x, function)
-                       for x in (tree.start, tree.stop, tree.step)))
-    return function(tree)
 
 
 # ---- an edge program's function, as layers' messages are noted ---------------

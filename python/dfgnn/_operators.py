@@ -9,7 +9,7 @@ from collections import namedtuple
 import torch
 
 from . import _abi, _execute
-from ._checks import DTYPES, check_tensor, describe
+from ._checks import DTYPES, check_tensor, describe, exact
 from ._execute import Field, new, operator_form, source_of
 from ._library import check, library
 from ._remember import note_graph
@@ -255,8 +255,7 @@ class Recipe(_execute.Recipe):
         value = inputs[spec.value]
         self.settings = settings
         self.dtype = value.dtype
-        self.exact = (torch.float64 if value.dtype == torch.float64
-                      else torch.float32)
+        self.exact = exact(value.dtype)
         self.device = value.device
         self.flat = is_flat(spec, inputs)
         _, self.heads, self.dim = (len(value), 1, value.size(1)) \

@@ -6,6 +6,7 @@ import time
 from typing import NamedTuple
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from . import _fallbacks
 from ._checks import counted
@@ -174,17 +175,8 @@ class _Backward:
             handle.remove()
 
 
-def leaves(value):
-    """What nested dicts, tuples and lists hold."""
-    if isinstance(value, (tuple, list, dict)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from leaves(one)
-    else:
-        yield value
-
-
 def tensors_in(value):
-    return [one for one in leaves(value) if isinstance(one, torch.Tensor)]
+    return [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
 
 
 @contextlib.contextmanager

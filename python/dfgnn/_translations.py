@@ -9,7 +9,7 @@ import torch
 from . import _trace
 from ._checks import DTYPES
 from ._trace import (
-    PARAM, Value, fit, joined, narrow, ordered, refuse, sum_of_products)
+    PARAM, Value, fit, joined, narrow, refuse, sum_of_products)
 
 NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
          "divide": "div", "true_divide": "div", "concat": "cat",
@@ -28,8 +28,9 @@ NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
          "unsqueeze": "view", "squeeze": "view", "contiguous": "view",
          "clone": "view", "bmm": "matmul", "__matmul__": "matmul",
          "linalg_cross": "cross", "arctan2": "atan2",
-         "moveaxis": "movedim", "swapdims": "transpose", "hstack": "cat", "special_expit": "sigmoid",
-         "clamp_min": "clamp", "masked_fill_": "masked_fill"}
+         "moveaxis": "movedim", "__ne__": "ne", "swapdims": "transpose",
+         "hstack": "cat", "special_expit": "sigmoid", "clamp_min": "clamp",
+         "masked_fill_": "masked_fill"}
 
 
 def canonical(name):
@@ -112,22 +113,13 @@ def _stack(node, values, dim=0):
 
 
 def _permute(node, value, *dims, **options):
-    rank = len(node.shape)
-    dims = options.get("dims", dims[0] if dims and isinstance(
-        dims[0], (tuple, list)) else dims)
-    dims = [d % rank for d in dims]
-    if dims[0] != 0:
-        refuse("the rows are exchanged with another axis")
-    return ordered(value, [d - 1 for d in dims[1:]])
+    return _trace.method("permute")(value, *(dims or (options["dims"],)))
 
 
 def _transpose(node, value, first=None, second=None, **options):
-    rank = len(node.shape)
-    first = options.get("dim0", options.get("axis0", first))
-    second = options.get("dim1", options.get("axis1", second))
-    dims = list(range(rank))
-    dims[first], dims[second] = dims[second], dims[first]
-    return _permute(node, value, dims)
+    return _trace.method("transpose")(
+        value, options.get("dim0", options.get("axis0", first)),
+        options.get("dim1", options.get("axis1", second)))
 
 
 def _movedim(node, value, source, destination):
@@ -136,7 +128,7 @@ def _movedim(node, value, source, destination):
     rank = len(node.shape)
     dims = [d for d in range(rank) if d != source % rank]
     dims.insert(destination % rank, source % rank)
-    return _permute(node, value, dims)
+    return _trace.method("permute")(value, dims)
 
 
 def _einsum(node, equation, *values):
@@ -283,21 +275,6 @@ def _extreme(name):
     return apply
 
 
-def _mean_like(name):
-    function = _trace.method(name)
-
-    def apply(node, x, dim=None, keepdim=False, dtype=None, axis=None):
-        dim = axis if dim is None else dim
-        if dim is None:
-            refuse(f"{name} of all rows")
-        dims = dim if isinstance(dim, (tuple, list)) else (dim,)
-        for one in dims:
-            _axis((0,) + x.shape, one)
-            x = function(x, one)
-        return x
-    return apply
-
-
 def _dropout(node, x, p=0.5, training=True, inplace=False, at=None):
     if not isinstance(p, (int, float)):
         refuse("dropout's p is no number")
@@ -310,15 +287,6 @@ def _dropout(node, x, p=0.5, training=True, inplace=False, at=None):
     return made
 
 
-def _layer_norm(node, x, shape, weight=None, bias=None, eps=1e-5):
-    return _trace.method("layer_norm")(x, tuple(shape), weight, bias, eps)
-
-
-def _softmax(node, x, dim=None, _stacklevel=3, dtype=None):
-    _axis((0,) + x.shape, dim)
-    return _trace.method("softmax")(x, dim)
-
-
 TABLE = {name: _by_values(name) for name in (
     "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos",
     "abs", "sign", "relu", "silu", "neg", "sqrt", "rsqrt", "reciprocal",
@@ -326,9 +294,8 @@ TABLE = {name: _by_values(name) for name in (
     "__rsub__", "mul", "__mul__", "__rmul__", "div", "__truediv__",
     "__rtruediv__", "__rdiv__", "maximum", "minimum", "lt", "le", "gt", "ge",
     "eq", "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "pow",
-    "leaky_relu", "elu", "softplus", "gelu", "atan2")}
-TABLE.update({name: _mean_like(name) for name in (
-    "sum", "mean", "amax", "amin", "logsumexp")})
+    "leaky_relu", "elu", "softplus", "gelu", "atan2", "sum", "mean", "amax",
+    "amin", "logsumexp", "layer_norm", "softmax")}
 TABLE.update({
     "view": lambda node, x, *sizes, **options: x,
     "expand": lambda node, x, *sizes, **options: x,
@@ -339,9 +306,7 @@ TABLE.update({
     "cosine_similarity": _cosine, "cross": _cross, "clamp": _clamp, "to": _to,
     "masked_fill": _masked_fill, "where": _where, "repeat": _repeat,
     "max": _extreme("maximum"), "min": _extreme("minimum"),
-    "dropout": _dropout, "layer_norm": _layer_norm, "softmax": _softmax,
-    "ne": lambda node, x, other: 1 - (x == other),
-    "__ne__": lambda node, x, other: 1 - (x == other),
+    "dropout": _dropout, "ne": lambda node, x, other: 1 - (x == other),
     "logical_and": lambda node, x, other: (x != 0) * (other != 0),
     "logical_or": lambda node, x, other: _trace.method("maximum")(
         x != 0, other != 0),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from . import ops
 from ._checks import DTYPES, describe
-from ._modes import autocast_dtype, compiling, jit_tracing
+from ._modes import common_type, compiling, jit_tracing
 from ._operators import OPERATORS, check_call
 from ._torch_library import untraced_graph
 from ._values import refuse_values
@@ -64,13 +64,7 @@ def reads_lists(graph, names, given):
 
 def _same_type(given):
     """All tensors in one type, that of an autocast region if there is one."""
-    tensors = [t for t in given if t is not None]
-    kind = tensors[0].dtype
-    for tensor in tensors[1:]:
-        kind = torch.promote_types(kind, tensor.dtype)
-    lower = autocast_dtype(tensors[0].device.type)
-    if lower is not None and kind != torch.float64:
-        kind = lower
+    kind = common_type(given)
     return Tensors(*(None if t is None else t.to(kind) for t in given))
 
 

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from . import _execute, _mlp_formula, _mlp_kernels
 from ._checks import DTYPES as TYPES, check_tensor, describe
 from ._formulas import ByTorch, by_program
-from ._modes import autocast_dtype, compiling, needs_composite, untraced
+from ._modes import (
+    autocast_dtype, common_type, compiling, needs_composite, untraced)
 from ._program_handle import EDGE
 from ._torch_library import place
 from ._trace import method
@@ -142,20 +143,6 @@ def _layout(weight, call):
     return _mlp_formula.Layout(**found)
 
 
-def _common_type(tensors, device):
-    """Autocast's type, or the one that torch promotes to."""
-    given = [t for t in tensors if t is not None]
-    dtype = autocast_dtype(device.type)
-    if dtype is None or any(t.dtype == torch.float64 for t in given):
-        dtype = given[0].dtype
-        for t in given[1:]:
-            dtype = torch.promote_types(dtype, t.dtype)
-    if dtype not in TYPES:
-        raise TypeError(f"the tensors of edge_mlp are of {dtype}, expected "
-                        "float16, bfloat16, float32 or float64")
-    return dtype
-
-
 class _Sizes(NamedTuple):
     """How many rows the tensors of a call have."""
     num_dst: int
@@ -194,13 +181,16 @@ def _checked(sizes, weights, biases, call):
                          "src_part")
     if weights[-1] is not None:
         _check_last(weights[-1], call)
+    dtype = common_type((call.dst, call.src, *_tensors(weights, biases, call)))
+    if dtype not in TYPES:
+        raise TypeError(f"the tensors of edge_mlp are of {dtype}, expected "
+                        "float16, bfloat16, float32 or float64")
     return _Formula(
         _mlp_formula.Settings(
             len(weights), call.activation, call.last, float(call.slope),
             bool(call.gate), call.norm, float(call.eps), bool(call.residual),
             call.reduce, call.reduce_src, bool(call.edges)),
-        layout, _common_type((call.dst, call.src, *_tensors(
-            weights, biases, call)), sizes.device))
+        layout, dtype)
 
 
 def _normal(weights, biases, call):

@@ -13,7 +13,8 @@ import torch
 
 from . import _abi, _execute, _formulas, _operators
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
-from ._evaluators import keep_factors
+from ._checks import exact
+from ._evaluators import inverse_root, keep_factors
 from ._execute import Settings, sum_settings
 from ._fallbacks import say_once, say_unfused
 from ._operators import OPERATORS, input_of
@@ -302,11 +303,7 @@ def normalization(graph, dtype):
     """Scales of GCN, 1 / sqrt(degree) of destinations and of sources, made
     once for each graph."""
     def make():
-        degrees = graph.degrees.to(torch.float64)
-        scale = degrees.pow(-0.5)
-        scale = scale.masked_fill(scale == float("inf"), 0)
-        return scale.to(torch.float64 if dtype == torch.float64
-                        else torch.float32)
+        return inverse_root(graph.degrees.to(torch.float64)).to(exact(dtype))
     scale = graph._derive(("normalization", dtype == torch.float64), make)
     return scale, scale
 
@@ -444,14 +441,12 @@ class _Traced(Family):
         parsed = _parse(*call.about)
         value = call.tensors[parsed.fields.index("value")]
         settings = parsed.settings
-        exact = torch.float64 if value.dtype == torch.float64 else \
-            torch.float32
         sizes = dict(N=call.num_dst, M=call.num_src, E=call.num_edges,
                      H=value.size(1), D=value.size(2))
         first, rest = parsed.spec.results(settings)
         factors = first[-1:] if settings.weights and settings.dropout else []
         return [value.new_empty([sizes[d] for d in t.dims], dtype=torch.int32
-                                if t.index else exact if t.scalar
+                                if t.index else exact(value.dtype) if t.scalar
                                 else value.dtype)
                 for t in (*first, *rest, *factors)]
 

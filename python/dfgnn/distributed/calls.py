@@ -8,7 +8,8 @@ import torch
 
 from .. import _operators, functional
 from .._autograd import savable
-from .._checks import describe
+from .._checks import describe, exact
+from .._evaluators import inverse_root
 from .._execute import Settings, settings_of, sum_settings
 from .._modes import untraced
 from .._operators import OPERATORS, by_edge, check_inputs
@@ -31,9 +32,8 @@ class _Call(NamedTuple):
 
     def shipped(self, inputs):
         """The inputs that travel, in the types that kernels read."""
-        exact = torch.float64 if inputs[self.spec.value].dtype == \
-            torch.float64 else torch.float32
-        return [inputs[n].to(exact) if self.spec.inputs[n].scalar
+        kind = exact(inputs[self.spec.value].dtype)
+        return [inputs[n].to(kind) if self.spec.inputs[n].scalar
                 else inputs[n] for n in self.sources]
 
     def near(self, inputs):
@@ -235,18 +235,17 @@ def _scales(graph, op, dtype, symmetric):
     where there are no scales."""
     if not symmetric and op not in ("spmm-mean", "reduce-mean"):
         return {}, None
-    exact = torch.float64 if dtype == torch.float64 else torch.float32
+    kind = exact(dtype)
 
     def make():
         degrees = graph.degrees.to(torch.float64)
         if not symmetric:
-            mean = (1 / degrees.clamp(min=1)).to(exact)
+            mean = (1 / degrees.clamp(min=1)).to(kind)
             return mean, torch.ones_like(mean), mean.new_ones(
                 graph.num_src - graph.num_dst)
-        scale = degrees.pow(-0.5)
-        scale = scale.masked_fill(scale == float("inf"), 0).to(exact)
+        scale = inverse_root(degrees).to(kind)
         return scale, scale, graph.extend(scale)[graph.num_dst:]
-    dst, src, halo = graph._derive(("scales", symmetric, exact), make)
+    dst, src, halo = graph._derive(("scales", symmetric, kind), make)
     return {"scale_dst": dst, "scale_src": src}, halo
 
 
@@ -267,8 +266,7 @@ def sums(graph, op, value, weight, self_loops, symmetric):
                 f"weight must be [edges={graph.num_edges}, "
                 f"heads={value.size(1)}], got " + describe(weight))
         weight = graph.to_graph_order(weight).to(
-            torch.float64 if value.dtype == torch.float64
-            else torch.float32).contiguous()
+            exact(value.dtype)).contiguous()
     value = value.contiguous()
     if op in _SUMS and (weight is None) == (op != "spmm-weighted"):
         scales, halo = _scales(graph, op, value.dtype, symmetric)

@@ -1,8 +1,7 @@
 """Layers of attention as one node of autograd each, see _node.py."""
 
-import torch
-
 from .. import _abi
+from .._checks import exact
 from .._kernel_links import Attention, ByEdge, ByLoopedEdge
 from .._links import (
     EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot,
@@ -122,20 +121,20 @@ def _gat(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
     if not right:
         return None
     links = [*around[0], Product("x", ("weight",), (), (), "h")]
-    exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+    kind = exact(x.dtype)
     if x_dst is None:
-        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact))
+        links.append(Scores("h", ("att_dst", "att_src"), "scores", kind))
         scores = Plane("scores", 0), Plane("scores", 1)
     else:
         links += [Product("x_dst", ("weight" if w_dst is None else "w_dst",),
                           (), (), "h_dst"),
-                  Scores("h", ("att_src",), "score_src", exact),
-                  Scores("h_dst", ("att_dst",), "score_dst", exact)]
+                  Scores("h", ("att_src",), "score_src", kind),
+                  Scores("h_dst", ("att_dst",), "score_dst", kind)]
         scores = Plane("score_dst", 0), Plane("score_src", 0)
     of_edges = 0
     if edge_attr is not None:
         links += [*_edge_links(graph, edge_attr, fill, False), EdgeScores(
-            "by edge", "w_edge", "att_edge", "score_edge", exact)]
+            "by edge", "w_edge", "att_edge", "score_edge", kind)]
         scores = *scores, Slot("score_edge")
         of_edges = _abi.EDGE_PROJECTED
     return [*links, Attention("gat", (Slot("h"), *scores), "sums", heads,

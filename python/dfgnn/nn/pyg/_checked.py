@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..._modes import autocasting
+from ..._step_times import tensors_in
 from ..._trace import DST, EDGE, SRC, TraceError
 from ...errors import Error
 
@@ -102,16 +103,10 @@ def _leaves(programs, args, kind=None):
         for k, x in enumerate(args)]
 
 
-def _flat(made):
-    if isinstance(made, (tuple, list)):
-        return [x for part in made for x in _flat(part)]
-    return [made] if isinstance(made, Tensor) else []
-
-
 def _derived(made, leaves, written):
     """Outputs, the gradients of all leaves, and what was written."""
     sources = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
-    outs = [x for x in _flat(made) if not x.is_complex()]
+    outs = [x for x in tensors_in(made) if not x.is_complex()]
     wanted = [x for x in outs if x.requires_grad]
     grads = torch.autograd.grad(
         [(x * _weights(x)).sum() for x in wanted], sources,

@@ -21,7 +21,9 @@ from .rows import Features
 
 class Call(NamedTuple):
     """A call of a layer: the relation, the features of its sources and of its
-    destinations, its edges, further arguments by place and by name."""
+    destinations, its edges, further arguments by place and by name; of one that
+    can go together with others, a Relation, edges is its edge_index, and its
+    features and weights are those of the edges."""
     key: tuple
     layer: torch.nn.Module
     src: Tensor
@@ -29,6 +31,8 @@ class Call(NamedTuple):
     edges: object
     more: tuple
     given: dict
+    edge_attr: Optional[Tensor] = None
+    edge_weight: Optional[Tensor] = None
 
     def alone(self):
         """The layer's own result."""
@@ -37,17 +41,6 @@ class Call(NamedTuple):
         single = self.key[0] == self.key[2] and self.src is self.dst
         return self.layer(self.src if single else (self.src, self.dst),
                           self.edges, *self.more, **self.given)
-
-
-class Relation(NamedTuple):
-    """A call that can go together with others; edges is its edge_index."""
-    key: tuple
-    layer: torch.nn.Module
-    src: Tensor
-    dst: Tensor
-    edges: Tensor
-    edge_attr: Optional[Tensor] = None
-    edge_weight: Optional[Tensor] = None
 
 
 # ---- which layers go together -----------------------------------------------
@@ -154,7 +147,7 @@ def _group_keys(owner, layers):
 def _relation(call):
     """The Relation of a call of a layer that can go together with others, or
     None if this call goes by itself."""
-    key, layer, src, dst, edges, more, given = call
+    layer, src, dst, edges, more, given = call[1:7]
     ready = edges if type(edges) is shares.Normalized else None
     if ready is not None:
         edges = ready.edges
@@ -174,11 +167,10 @@ def _relation(call):
             weight.dim() != 1 or weight.numel() != edges.size(1)
             or weight.dtype != src.dtype):
         return None
-    made = Relation(key, layer, src, dst, edges, attr, weight)
     if ready is not None:
-        return made._replace(edge_weight=ready.weight)
+        return call._replace(edges=edges, edge_weight=ready.weight)
     try:
-        return kind.prepared(made)
+        return kind.prepared(call._replace(edge_attr=attr, edge_weight=weight))
     except Other:
         return None
 

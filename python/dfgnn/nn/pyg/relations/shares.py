@@ -8,6 +8,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+from ...._evaluators import inverse_root
 from ...._loops import check_rows
 from ....aggregation import spmm
 from ....convert import as_graph, loop_plan
@@ -62,9 +63,8 @@ def _normalized(graph, calls, weights):
     if not any(degrees.values()):
         return found
     for kind, part in graph.extend(table).items():
-        part = part.pow(-0.5)
-        part = part.masked_fill(part == float("inf"), 0)
-        for (key, _), factor in zip(degrees[kind], part.unbind(1)):
+        for (key, _), factor in zip(degrees[kind],
+                                    inverse_root(part).unbind(1)):
             edges, weight = found[key]
             found[key] = Normalized(
                 edges, factor[edges[0]] * weight * factor[edges[1]])

@@ -9,7 +9,7 @@ from torch import fx
 
 from ..._node import Other
 from .._mixin import Fused, unfit
-from .calls import Call, added, described, run_calls
+from .calls import Call, added, described, one_by_one, run_calls
 
 
 def rewrite(model):
@@ -121,9 +121,7 @@ def together(layers, names, arguments, summed):
         by_type, by_relation = run_calls(layers, calls, summed)
     except Other as reason:
         unfit(calls[0].layer, str(reason))
-        by_type, by_relation = {}, {
-            call.key: call.layer(*args, **given)
-            for call, (args, given) in zip(calls, arguments)}
+        by_type, by_relation = {}, one_by_one(calls)
     if not summed:
         return tuple(by_relation[call.key] for call in calls)
     return tuple(added(calls, by_type, by_relation).values())

@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 from torch_geometric import typing
 from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 
+from ...._checks import exact
 from ...._modes import compiling
 from ...._relations import groups
 from ...._relations.groups import take, typed
@@ -112,10 +113,9 @@ def _edge_weight(layer, graph):
     """[E] what each edge counts: 1 / |N_r(i)| in means; None in sums."""
     if is_sum(layer):
         return None
-    exact = torch.float64 if layer.weight.dtype == torch.float64 \
-        else torch.float32
-    return graph._derive(("means", exact),
-                         lambda: graph.degrees().to(exact).reciprocal())
+    kind = exact(layer.weight.dtype)
+    return graph._derive(("means", kind),
+                         lambda: graph.degrees().to(kind).reciprocal())
 
 
 def _adds(layer):
