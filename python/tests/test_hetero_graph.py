@@ -170,14 +170,14 @@ def test_trusted_edges_are_not_looked_at():
 def test_a_graph_is_kept_as_long_as_its_edges_live_unchanged(make):
     edges = torch.zeros(2, 3, dtype=torch.int64)
     graph = make(edges)
-    kept = len(_remember._kept)
+    kept = len(_remember._entries)
     assert edges.untyped_storage().data_ptr()
     edges[0, 0] = 1
     assert make(edges) is not graph
     gone = weakref.ref(edges)
     del edges, graph
     gc.collect()
-    assert gone() is None and len(_remember._kept) == kept - 1
+    assert gone() is None and len(_remember._entries) == kept - 1
 
 
 def test_the_same_edges_are_the_same_graph():
