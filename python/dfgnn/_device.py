@@ -16,8 +16,7 @@ def _forked():
     process = os.getpid()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_forked)
 
 
 def with_room(device, call, *args):

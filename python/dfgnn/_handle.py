@@ -30,8 +30,7 @@ def _forget():
     _contexts.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)
 
 
 class Context:

@@ -57,8 +57,7 @@ def _forget():
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)
 
 
 def _forbidden():

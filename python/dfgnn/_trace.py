@@ -490,13 +490,18 @@ def _function_over(name):
                             f"edge_program, with a value; got "
                             f"{type(x).__name__}")
         return _METHODS[name](x)
+    return as_over(over, name)
+
+
+def as_over(function, name):
+    """The function with the name and the words of a reduction over edges."""
     what, way = name.rsplit("_", 1)
     edges = {"in": "in-edges of each destination",
              "out": "out-edges of each source",
              "rel": "edges of each relation"}[way]
-    over.__name__ = over.__qualname__ = name
-    over.__doc__ = f"The {what} over the {edges}, in an edge program."
-    return over
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {what} over the {edges}, in an edge program."
+    return function
 
 
 OVER_EDGES = {name: _function_over(name) for name in _OVER_EDGES}

@@ -239,8 +239,7 @@ class _EdgeSum(Kind):
     def gradients(self, about, rest, kept, grads, needed, again):
         (graph, name, listed), (grad,) = about, grads
         if name == "mean":
-            count = degrees(graph, grad).clamp(min=1)
-            grad = grad / count.view([-1] + [1] * (grad.dim() - 1))
+            grad = grad / _formulas.degrees_of(graph, grad)
         return [grad.index_select(0, graph.edge_index[1] if listed
                                   else graph.dst)]
 

@@ -215,9 +215,10 @@ class Recording:
             handle, name = names[id(timed.handle)]
             if self.name:
                 handle = _handle.named(handle, name)
-            made[k] = measure(handle, timed.problem,
-                              min(left, max(share, 0.5)), _told(
-                                  progress, timed, k, len(self.problems)))
+            made[k] = _tuned.measure(
+                handle.context.handle, handle.pointer, timed.problem,
+                min(left, max(share, 0.5)), _told(
+                    progress, timed, k, len(self.problems)))
         _execute.forget_plans()
         return made
 
@@ -227,12 +228,6 @@ def _told(progress, timed, k, count):
         return None
     return lambda done, message: progress(
         (k + done) / count, f"{timed.text} on {timed.name}: {message}")
-
-
-def measure(handle, problem, budget, progress=None):
-    """The library's dfgnn_tune() as a dict of its report's fields."""
-    return _tuned.measure(handle.context.handle, handle.pointer, problem,
-                          budget, progress)
 
 
 # ---- steps -------------------------------------------------------------------

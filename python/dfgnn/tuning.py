@@ -155,7 +155,8 @@ def _measure(graph, wanted, budget, progress, name):
     handle = as_graph(graph).handle
     if name is not None:
         handle = _handle.named(handle, name)
-    found = recordings.measure(handle, wanted, budget, progress)
+    found = _tuned.measure(handle.context.handle, handle.pointer, wanted,
+                           budget, progress)
     _execute.forget_plans()
     return found
 

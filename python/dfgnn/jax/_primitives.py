@@ -26,14 +26,7 @@ _DROPOUT = _primitive("dropout")
 
 
 def over(name):
-    def function(x):
-        return OVER[name].bind(jnp.asarray(x))
-    what, way = name.rsplit("_", 1)
-    edges = ("in-edges of each destination" if way == "in"
-             else "out-edges of each source")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {what} over the {edges}, in an edge program."
-    return function
+    return _trace.as_over(lambda x: OVER[name].bind(jnp.asarray(x)), name)
 
 
 def softmax(x):

@@ -6,7 +6,7 @@ from ..._modes import compiling
 from ...graph import Graph
 from .. import _attention_steps as steps
 from .._linear import is_product
-from ._edges import ends, graph_of, known, reverse
+from ._edges import ends, graph_of, known, reverse, unknown
 from ._mixin import fits, unfit
 from ._reduce import is_sum
 
@@ -26,8 +26,7 @@ def attends(layer, edge_index, x, edge_attr=None):
     """The reason why a layer that attends takes PyG's path, or None.  x:
     features, or those of sources and those of destinations or None."""
     if not known(edge_index):
-        return "its edges are no edge_index, but a " \
-            + type(edge_index).__name__
+        return unknown(edge_index)
     src, *dst = steps.pair(x)
     if not fits(src, *dst, edge_attr):
         return "features are not of floating point"

@@ -20,6 +20,11 @@ from ...graph import Graph
 from .._node import known
 
 
+def unknown(edges):
+    """Why the kernels' graph cannot be made of these edges, or None."""
+    return None if known(edges) else \
+        "its edges are no edge_index, but a " + type(edges).__name__
+
 
 def reverse(layer):
     return layer.flow == "target_to_source"

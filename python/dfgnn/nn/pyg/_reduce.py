@@ -11,7 +11,8 @@ from ...aggregation import PNA, by_edge, degrees, each_reduction, gcn, spmm
 from ...graph import Graph
 from .._conv import Shape
 from .._linear import hooked
-from ._edges import Looped, ends, graph_of, known, reverse, wide
+from ._edges import (
+    Looped, ends, graph_of, known, reverse, unknown, wide)
 from ._mixin import fits, unfit
 
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
@@ -91,8 +92,7 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if isinstance(edge_index, Looped):
         return _normalized(layer, edge_index, x, edge_weight)
     if not known(edge_index):
-        return unfit(layer, "its edges are no edge_index, but a "
-                     + type(edge_index).__name__)
+        return unfit(layer, unknown(edge_index))
     names = reductions(layer.aggr_module)
     if names is None:
         return unfit(layer, "no kernel reduces by "

@@ -21,7 +21,7 @@ from ...errors import InvalidError, UnsupportedError
 from ...graph import Graph
 from ._checked import difference
 from ._deferred import Later, is_deferred
-from ._edges import edges_as_given, known, wide
+from ._edges import edges_as_given, unknown, wide
 from ._mixin import Fused, Row, attempt, fuse, unfit, usual
 from ._propagate_steps import Programs, numbers_of, own_function
 
@@ -56,20 +56,22 @@ def state(layer):
 # ---- what runs in the place of a graph --------------------------------------
 
 class _Served:
-    """The function that Dynamo calls in the place of a graph."""
+    """The function that Dynamo calls in the place of a graph: Programs run, or the
+    graph as it is, for a reason."""
 
-    def __init__(self, programs):
-        self.programs, self.reason, self.first = programs, None, True
+    def __init__(self, module, programs, reason=None):
+        self.module, self.programs, self.reason = module, programs, reason
+        self.first = programs is not None
 
     def __call__(self, *args):
         state = _thread.state
         if self.first:
             self._try(state, args)
+        state.reason, state.steps = self.reason, None
         if self.reason is not None:
-            state.reason, state.steps = self.reason, None
-            return self.programs.module(*args)
+            return self.module.forward(*args)
         made = self.programs.run(args)
-        state.served, state.reason = state.served + 1, None
+        state.served += 1
         state.steps = self.programs.steps
         return made
 
@@ -82,18 +84,6 @@ class _Served:
             return
         if state.checked:
             self.reason = difference(self.programs, args, state.name)
-
-
-class _Kept:
-    """A graph as it is, and why."""
-
-    def __init__(self, module, reason):
-        self.run, self.reason = module.forward, reason
-
-    def __call__(self, *args):
-        state = _thread.state
-        state.reason, state.steps = self.reason, None
-        return self.run(*args)
 
 
 class _Maker:
@@ -111,12 +101,12 @@ class _Maker:
         reason = None
         for numbers in dict.fromkeys((frozenset(self.changed), frozenset())):
             try:
-                return _Served(Programs(module, numbers))
+                return _Served(module, Programs(module, numbers))
             except TraceError as error:
                 reason = reason or str(error)
             except Exception as error:  # a graph that nobody thought of
                 reason = reason or f"{type(error).__name__}: {error}"
-        return _Kept(module, reason)
+        return _Served(module, None, reason)
 
 
 # ---- running ----------------------------------------------------------------
@@ -124,15 +114,6 @@ class _Maker:
 @functools.lru_cache(None)
 def _function(kind, *names):
     return _dynamo.Function(own_function(kind, *names), _Maker())
-
-
-def _obstacle(layer, edge_index):
-    if not known(edge_index):
-        return "its edges are no edge_index, but a " + \
-            type(edge_index).__name__
-    if not _dynamo.AVAILABLE:
-        return "torch is too old for its messages to be looked at"
-    return None
 
 
 def _kind_of_call(layer, names, kwargs):
@@ -148,7 +129,9 @@ def _kind_of_call(layer, names, kwargs):
 def _served(layer, names, edge_index, size, kwargs):
     """The result of the function of these names; TraceError where it is not
     served."""
-    reason = _obstacle(layer, edge_index)
+    reason = unknown(edge_index)
+    if reason is None and not _dynamo.AVAILABLE:
+        reason = "torch is too old for its messages to be looked at"
     if reason is None and isinstance(edge_index, Graph):
         edge_index = edges_as_given(layer, edge_index)
     edge_index = wide(edge_index)
