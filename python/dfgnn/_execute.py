@@ -11,11 +11,10 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _library, _measure
+from . import _abi, _library, _measure, _remember
 from ._device import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._modes import constant
-from ._remember import note_graph
 
 Settings = namedtuple(
     "Settings",
@@ -305,7 +304,8 @@ class Recipe:
 def kept(graph, key, make):
     """The Recipe that the graph has for a key, which make() makes; it keeps
     none if the key is None."""
-    note_graph(graph)
+    if _remember.current is not None:
+        _remember.note_graph(graph)
     recipes = graph.handle.recipes
     found = recipes.get(key)
     if found is None:

@@ -8,11 +8,10 @@ from collections import namedtuple
 
 import torch
 
-from . import _abi, _execute
+from . import _abi, _execute, _remember
 from ._checks import DTYPES, check_tensor, describe, exact
 from ._execute import Field, new, operator_form, source_of
 from ._library import check, library
-from ._remember import note_graph
 
 # A tensor of a pass: field is its member of dfgnn_args, name what users call it.
 # dims: a letter for each dimension: N destinations, M sources, H heads, D
@@ -436,7 +435,8 @@ def recipe(graph, op, inputs, settings, listed=False):
     """The Recipe of a call, whose inputs are checked when it is made.  listed:
     edge features are in the caller's order; if the recipe is not, they have to
     be in the graph's."""
-    note_graph(graph)
+    if _remember.current is not None:
+        _remember.note_graph(graph)
     recipes = graph.handle.recipes
     try:
         key = (op, settings, _execute.generation(), listed,

@@ -93,7 +93,8 @@ def known_graph(edges, num_nodes, loops=False):
     things = kept(edges)
     if things is None:
         return None
-    note(edges)
+    if _remember.current is not None:
+        note(edges)
     return things.get(GRAPHS, _NONE).get((num_nodes, None, None, loops))
 
 

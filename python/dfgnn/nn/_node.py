@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.modules import module as _module
 
+from .. import _remember
 from .._autograd import (
     Kind, Recorded, ResultAlias, by_operations, wants_gradient)
 from .._checks import DTYPES
@@ -22,7 +23,6 @@ from .._execute import generation, settings_of
 from .._fallbacks import say_once
 from .._modes import autocasting, compiling, in_transform
 from .._operators import MOST_EDGE_FEATURES
-from .._remember import note_graph
 from ..convert import batch_graph, is_edge_index, known_graph
 from ..errors import InvalidError, UnsupportedError
 from ..graph import Graph
@@ -409,7 +409,8 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
         keys.append(key(graph, tensor))
         if not tensor.is_contiguous():
             tensors = [t if t is None else t.contiguous() for t in tensors]
-    note_graph(graph)
+    if _remember.current is not None:
+        _remember.note_graph(graph)
     settings = settings_of(first, scale, slope, dropout, False)
     key = (links, static, settings, generation(), dtype, *keys)
     chain = _chains.get(key)
