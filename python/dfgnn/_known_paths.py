@@ -13,7 +13,7 @@ import sys
 
 import torch
 
-from . import __version__, convert
+from . import convert
 from ._handle import context
 from ._modes import autocast_dtype
 
@@ -103,7 +103,7 @@ def key_of(layer, parts, recorded):
     except Exception:  # no store, no source, or an error of its own repr
         return None
     packages = {name: getattr(sys.modules[name], "__version__", "") for name
-                in (*_PACKAGES[:3], _package(own)) if name in sys.modules}
+                in (*_PACKAGES, _package(own)) if name in sys.modules}
     facts = (
         own.__module__, own.__qualname__, code, text, sorted(
             (name, value) for name, value in vars(layer).items()
@@ -113,7 +113,7 @@ def key_of(layer, parts, recorded):
          for name, p in layer.named_parameters()],
         list(map(_described, parts)), recorded, device.type, info.model,
         info.units, torch.get_num_threads(), autocast_dtype(device.type),
-        torch.get_float32_matmul_precision(), packages, __version__)
+        torch.get_float32_matmul_precision(), packages)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()
     return f"{own.__name__} {digest[:32]}"
 

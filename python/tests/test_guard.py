@@ -474,7 +474,7 @@ def test_a_decision_is_of_one_layer_input_machine_and_version(
     assert races(wide, torch.ones(2, 4))
     with torch.autocast("cpu", torch.bfloat16):
         assert races(layer(clock, (1, 1), (5, 5)))
-    for name, value in ((_known_paths, "__version__"), (torch, "__version__")):
+    for name, value in ((dfgnn, "__version__"), (torch, "__version__")):
         with monkeypatch.context() as patch:
             patch.setattr(name, value, "9.9")
             assert races(layer(clock, (1, 1), (5, 5)))
