@@ -45,9 +45,10 @@ def _is_wanted(record):
         "Start event not in stack" not in record.getMessage()
 
 
-for _name in ("convert_frame", "utils", "eval_frame"):
+for _name in ("_dynamo.convert_frame", "_dynamo.utils", "_dynamo.eval_frame",
+              "_subclasses.fake_tensor"):
     # what it says of our graphs is told as reasons
-    logging.getLogger("torch._dynamo." + _name).addFilter(_is_wanted)
+    logging.getLogger("torch." + _name).addFilter(_is_wanted)
 
 
 class _Later(Exception):

@@ -3,6 +3,7 @@ later: an accelerated layer gives what its own path gives."""
 
 import contextlib
 import copy
+import logging
 import sys
 
 import pytest
@@ -254,3 +255,29 @@ def test_a_layer_is_traced_once_its_parameters_have_shapes():
     fast.load_state_dict(layer.state_dict())
     same(derivatives(fast, e, given, 1), derivatives(layer, e, given, 1))
     assert not report.kept
+
+
+class Fixed(Own):
+    def __init__(self):
+        super().__init__()
+        self.lin = Linear(W, W)
+
+    def message(self, x_j):
+        return self.lin(x_j)
+
+
+def test_a_wrong_call_says_nothing_but_its_error():
+    """On a process's standard error, where torch logs."""
+    layer, e, _ = case(Fixed)
+    dfgnn.accelerate(layer)
+    told = []
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    handler = logging.Handler()
+    handler.emit = told.append
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(RuntimeError):
+            layer(e, x=torch.randn(N, W + 1, dtype=torch.double))
+    finally:
+        logger.removeHandler(handler)
+    assert not told
