@@ -163,8 +163,7 @@ TEST(an_edge_out_of_range_is_named) {
     snprintf(text, sizeof text, "%s[4321] = %d ",
              source ? "source" : "destination", (int)node);
     if (!deferred) {
-      ck_fails(dfgnn_graph_create_coo(&graph, gpu, &there, NULL),
-               DFGNN_ERROR_INVALID, text);
+      ck_invalid(dfgnn_graph_create_coo(&graph, gpu, &there, NULL), text);
     } else {
       /* told once, to the call that waits or to one of another list; of
        * several edges the first */
@@ -201,8 +200,8 @@ TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
   dfgnn_coo coo = list_of(csr, 1, 0);
   coo.sorted = 1;
   dfgnn_graph *graph = listed_on(gpu, &coo);
-  ck_fails(dfgnn_plan_create(&plan, gpu, graph, &problem), DFGNN_ERROR_INVALID,
-           "but the list was said to be sorted");
+  ck_invalid(dfgnn_plan_create(&plan, gpu, graph, &problem),
+             "but the list was said to be sorted");
 }
 
 /* ---- plans --------------------------------------------------------------- */

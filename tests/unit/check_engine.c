@@ -232,12 +232,12 @@ TEST(a_newer_gpu_gets_ptx_of_the_newest_known) {
 }
 
 TEST(an_architecture_that_is_none_or_too_old_is_refused) {
-  ck_fails(dfgnn__engine_offline(&engine, "sm_52"), DFGNN_ERROR_INVALID,
-           "does not compile for sm_52");
-  ck_fails(dfgnn__engine_offline(&engine, "hopper"), DFGNN_ERROR_INVALID,
-           "'hopper' is no architecture, expected one such as sm_90");
-  ck_fails(dfgnn__engine_offline(&engine, "sm_90x"), DFGNN_ERROR_INVALID,
-           "'sm_90x' is no architecture");
+  ck_invalid(dfgnn__engine_offline(&engine, "sm_52"),
+             "does not compile for sm_52");
+  ck_invalid(dfgnn__engine_offline(&engine, "hopper"),
+             "'hopper' is no architecture, expected one such as sm_90");
+  ck_invalid(dfgnn__engine_offline(&engine, "sm_90x"),
+             "'sm_90x' is no architecture");
 }
 
 TEST_MAIN("all", .setup = engine_setup, .teardown = engine_teardown,

@@ -31,9 +31,7 @@ static dfgnn_args arguments(void) {
 
 static const char *expected;
 
-static void invalid(dfgnn_status status) {
-  ck_fails(status, DFGNN_ERROR_INVALID, expected);
-}
+static void invalid(dfgnn_status status) { ck_invalid(status, expected); }
 
 /* Calls every function that takes a context. */
 static void no_context(dfgnn_context *c) {
@@ -214,8 +212,7 @@ TEST(a_thread_count_has_bounds) {
     dfgnn_context *c = NULL;
     dfgnn_options options =
         INIT(dfgnn_options, .device = "cpu", .store = "", .threads = wrong[k]);
-    ck_fails(dfgnn_context_create(&c, &options), DFGNN_ERROR_INVALID,
-             "expected 0..4096");
+    ck_invalid(dfgnn_context_create(&c, &options), "expected 0..4096");
     ck_assert_ptr_null(c);
   }
 }

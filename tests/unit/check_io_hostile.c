@@ -146,8 +146,7 @@ TEST(an_encrypted_entry_is_refused) {
 static void not_written(const dfgnn_csr *csr, const char *text) {
   static const char *const names[] = {"w.npz", "w.mtx", "w.graph", "w.txt"};
   for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-    ck_fails(dfgnn_csr_write(csr, file_path(names[k])), DFGNN_ERROR_INVALID,
-             text);
+    ck_invalid(dfgnn_csr_write(csr, file_path(names[k])), text);
     ck_assert_int_ne(access(file_path(names[k]), F_OK), 0);
   }
 }

@@ -212,13 +212,13 @@ TEST(a_file_of_another_kind_is_not_replaced) {
   static const char *const others[] = {"my\nthesis", "0000dfg", "xdfgn"};
   for (int i = 0; i < 3; i++) {
     put(name, others[i]);
-    ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
-             "not a tuning store is there");
+    ck_invalid(dfgnn__write_bytes(name, &kind, "new", 3),
+               "not a tuning store is there");
     holds(name, others[i]);
   }
   put(name, others[0]);
-  ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
-           "begins with 'my.thesis'; remove it");
+  ck_invalid(dfgnn__write_bytes(name, &kind, "new", 3),
+             "begins with 'my.thesis'; remove it");
   static const char *const fine[] = {"", "0000dfgn", "store of old"};
   for (int i = 0; i < 3; i++) {
     put(name, fine[i]);
@@ -248,16 +248,15 @@ TEST(what_is_packed_is_known_by_what_it_holds) {
     ck_ok(dfgnn__write_bytes(name, &kind, "new", 3));
     holds(name, "new");
     put_packed(xz, "my thesis");
-    ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
-             "not a pack is there");
+    ck_invalid(dfgnn__write_bytes(name, &kind, "new", 3),
+               "not a pack is there");
     put_packed(xz, "");
-    ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
-             "not a pack is there");
+    ck_invalid(dfgnn__write_bytes(name, &kind, "new", 3),
+               "not a pack is there");
   }
   put(name, "\xfd"
             "7zXZ"); /* the rest is missing */
-  ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
-           "not a pack is there");
+  ck_invalid(dfgnn__write_bytes(name, &kind, "new", 3), "not a pack is there");
 }
 
 TEST_MAIN("output", .setup = setup)

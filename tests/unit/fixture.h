@@ -29,6 +29,9 @@
                   "'%s' does not hold '%s'", dfgnn_last_error(), text);        \
   } while (0)
 
+#define ck_invalid(expression, text)                                           \
+  ck_fails(expression, DFGNN_ERROR_INVALID, text)
+
 /* INIT(dfgnn_options, .device = "cpu"): a descriptor with members that differ
  * from those of its _INIT; PROBLEM and ARGS have other defaults than 0. */
 #define INIT(type, ...) ((type){.struct_size = sizeof(type), __VA_ARGS__})
