@@ -46,11 +46,8 @@ def reduced(name, x, index, count, factor=None):
 
 def agree(have, want, leaves, tolerance=1e-9):
     """Values and gradients by these tensors are the same."""
-    for a, b in zip(have, want):
-        assert a.shape == b.shape
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(have, want, rtol=tolerance, atol=tolerance)
     grads = [torch.randn_like(b) for b in want]
     found = torch.autograd.grad(have, leaves, grads)
     expected = torch.autograd.grad(want, leaves, grads)
-    for a, b in zip(found, expected):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)

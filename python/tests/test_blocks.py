@@ -381,8 +381,7 @@ def test_a_processor_of_anemoi_as_a_whole(checkpoints, monkeypatch):
         # autocast's norms of queries and keys are of float
         results.append([out, *torch.autograd.grad(
             out.square().sum(), [x, edge, *module.parameters()])])
-    for have, want in zip(*reversed(results)):
-        torch.testing.assert_close(have, want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(*reversed(results), rtol=1e-5, atol=1e-5)
     assert made == [2] * (4 if checkpoints else 2)
 
 

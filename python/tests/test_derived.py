@@ -106,8 +106,7 @@ def test_second_derivatives_are_those_of_torchs_operations(name, place,
     for module in (functional, aggregation):
         monkeypatch.setattr(module, "needs_composite", lambda: True)
     want = derivatives(function, graph, given)
-    for a, b in zip(have, want):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gt", "gt weighted keys", "agnn", "gat",
@@ -129,5 +128,4 @@ def test_gradients_through_weights_hold_no_features_of_edges(name, place,
         patch.setattr(_formulas, "ByTorch", None)
         have = gradients()
     monkeypatch.setattr(functional, "needs_composite", lambda: True)
-    for a, b in zip(have, gradients()):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(have, gradients(), rtol=1e-9, atol=1e-9)

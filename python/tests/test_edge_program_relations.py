@@ -41,8 +41,7 @@ def test_relations_have_parameters_and_sums(graph, count):
         second = torch.autograd.grad(sum((g * g).sum() for g in first),
                                      leaves)
         found.append([*out, *first, *second])
-    for have, want in zip(*found):
-        torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
     assert found[0][1].shape == (count, 2, 3)
 
 

@@ -311,8 +311,7 @@ def test_buffers_random_numbers_hooks_and_gradients_are_those_of_one_step():
             out.square().sum().backward()
             states.append([out, *[p.grad for p in net.parameters()],
                            *net.buffers(), torch.get_rng_state()])
-        for a, b in zip(*states):
-            torch.testing.assert_close(a, b)
+        torch.testing.assert_close(*states)
     assert called["plain"] == called["fast"] == 2 * STEPS
     assert set(report.times) == {"first", "second", "third"}
     assert all("by kernels" in text for text in report.times.values())

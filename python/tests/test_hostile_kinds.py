@@ -323,8 +323,7 @@ def test_what_is_drawn_is_drawn_each_time(name):
         layer(X, EDGES)  # what the first call's check draws is its own
         random.seed(3), np.random.seed(3), torch.manual_seed(3)
         found.append([layer(X, EDGES) for _ in range(3)])
-    for a, b in zip(*found):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(*found)
     assert not torch.equal(found[0][0], found[0][1])
 
 

@@ -115,9 +115,7 @@ def test_layers_are_those_of_pyg(name, flow, kernels):
     x = torch.randn(NODES, DIM, dtype=torch.float64)
     attr = None if fields is None else torch.randn(EDGES, fields,
                                                    dtype=torch.float64)
-    for a, b in zip(results(mine, x, edges(), attr),
-                    results(theirs, x, edges(), attr)):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(results(mine, x, edges(), attr), results(theirs, x, edges(), attr))
     # the first call of a layer that is traced is checked by another
     assert kernels.calls == (2 if name.startswith("gen") else 1)
 
@@ -131,9 +129,7 @@ def test_layers_without_pyg_are_those_of_pyg(name, flow, kernels):
     attr = None if fields is None else torch.randn(EDGES, fields,
                                                    dtype=torch.float64)
     x = torch.randn(NODES, DIM, dtype=torch.float64)
-    for a, b in zip(results(mine, x, edges(), attr),
-                    results(theirs, x, edges(), attr)):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(results(mine, x, edges(), attr), results(theirs, x, edges(), attr))
     assert kernels.calls == 1
     # A pair, and a graph that was made before.
     ends = edges(num_dst=NODES - 4)
@@ -151,8 +147,7 @@ def test_layers_without_pyg_draw_its_parameters():
         theirs = LAYERS[name](pyg)
         torch.manual_seed(6)
         mine = LAYERS[name](dfgnn.nn)
-        for a, b in zip(mine.parameters(), theirs.parameters()):
-            torch.testing.assert_close(a, b, rtol=0, atol=0)
+        torch.testing.assert_close([*mine.parameters()], [*theirs.parameters()], rtol=0, atol=0)
 
 
 def test_layers_without_pyg_refuse_what_they_cannot_do():
@@ -185,9 +180,7 @@ def test_what_has_no_kernel_gives_what_pyg_gives(name, where):
     mine.load_state_dict(theirs.state_dict())
     x = torch.randn(NODES, DIM, dtype=torch.float64)
     attr = torch.randn(EDGES, 5, dtype=torch.float64)
-    for a, b in zip(results(mine, x, edges(), attr),
-                    results(theirs, x, edges(), attr)):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(results(mine, x, edges(), attr), results(theirs, x, edges(), attr))
 
 
 # ---- the functions ----------------------------------------------------------
@@ -230,18 +223,16 @@ def test_functions_are_the_formula(heads, fields, gated, reduce, kernels):
     torch.testing.assert_close(out, want)
     wanted = [t for t in given if t is not None]
     grad = torch.randn_like(out)
-    for found, right in zip(torch.autograd.grad(out, wanted, grad),
-                            torch.autograd.grad(want, wanted, grad)):
-        torch.testing.assert_close(found, right)
+    torch.testing.assert_close(torch.autograd.grad(out, wanted, grad),
+                               torch.autograd.grad(want, wanted, grad))
     assert kernels.calls == 1
 
 
 def same_gradients(outs, wants, given):
     wanted = [t for t in given if t is not None]
     grads = [torch.randn_like(out) for out in outs]
-    for found, right in zip(torch.autograd.grad(outs, wanted, grads),
-                            torch.autograd.grad(wants, wanted, grads)):
-        torch.testing.assert_close(found, right)
+    torch.testing.assert_close(torch.autograd.grad(outs, wanted, grads),
+                               torch.autograd.grad(wants, wanted, grads))
 
 
 @pytest.mark.parametrize("heads, fields, gated", CASES)
@@ -257,8 +248,7 @@ def test_four_moments_come_in_one_pass(heads, fields, gated, kernels):
                              else graph.to_graph_order(attr))
     wants = composite(graph, "pna", ordered)
     assert len(outs) == 4 and kernels.calls == 1
-    for out, want in zip(outs, wants):
-        torch.testing.assert_close(out, want)
+    torch.testing.assert_close(outs, wants)
     same_gradients(outs, wants, given)
 
 
@@ -279,8 +269,7 @@ def test_values_take_features_of_the_edge(reduce, kernels):
         dfgnn.as_graph(torch.stack([torch.arange(EDGES), dst]),
                        (EDGES, NODES - 1)), message, reduce)
     outs, wants = (t if isinstance(t, tuple) else (t,) for t in (outs, wants))
-    for out, want in zip(outs, wants):
-        torch.testing.assert_close(out, want)
+    torch.testing.assert_close(outs, wants)
     same_gradients(outs, wants, given)
 
 
@@ -432,5 +421,4 @@ def test_a_call_inside_a_checkpoint():
         return dfgnn.relu_messages(edges(), x, e)
     made = [torch.autograd.grad(out.sin().sum(), (x, e)) for out in (
         run(x, e), checkpoint(run, x, e, use_reentrant=False))]
-    for have, want in zip(*made):
-        assert torch.equal(have, want)
+    assert all(map(torch.equal, *made))

@@ -368,8 +368,7 @@ def test_gradients_may_be_taken_twice():
     leaves = leaves_of(layer, given)
     first = torch.autograd.grad(out.sum(), leaves, retain_graph=True)
     second = torch.autograd.grad(out.sum(), leaves)
-    for a, b in zip(first, second):
-        assert torch.equal(a, b)
+    assert all(map(torch.equal, first, second))
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(out.sum(), leaves)
 

@@ -298,8 +298,7 @@ def test_deterministic_algorithms_are_asked_for():
     assert settings == {False, True}
     close(out, before, 1e-12)
     assert torch.equal(out, again[0])
-    for a, b in zip(grads, again[1]):
-        assert torch.equal(a, b)
+    assert all(map(torch.equal, grads, again[1]))
 
 
 def test_another_type_of_weights_takes_the_steps():

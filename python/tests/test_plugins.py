@@ -38,8 +38,7 @@ def same(first, second, inputs, tolerance=1e-9):
         out = function(*inputs)
         results.append([out, *torch.autograd.grad(torch.sin(out).sum(),
                                                   leaves)])
-    for have, want in zip(*results):
-        torch.testing.assert_close(have, want, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
 
 
 def tensor(*shape):

@@ -57,8 +57,7 @@ def derived(function, graph, given):
 
 def same(have, want):
     assert len(have) == len(want)
-    for a, b in zip(have, want):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(have, want, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["graph", "edge_index"])
@@ -225,8 +224,7 @@ def test_a_cuda_graph_replays_programs(program):
             leaf.copy_(torch.randn_like(leaf))
     recorded.replay()
     torch.cuda.synchronize()
-    for have, want in zip(made, derived(program, graph, given)):
-        assert torch.equal(have, want)
+    assert all(map(torch.equal, made, derived(program, graph, given)))
 
 
 @edge_program

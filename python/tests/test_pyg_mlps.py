@@ -198,8 +198,7 @@ def test_a_message_is_one_mlp(name):
         layer, arguments, given)
     assert len(report.traced) == 1 and not report.kept, report
     assert len(have) == len(want)
-    for a, b in zip(have, want):
-        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(have, want, rtol=1e-8, atol=1e-8)
     _, (found,) = calls(fast)
     expected = CASES[name][2]
     if name == "Interaction":  # PyG's mean is a sum, then divided
@@ -250,8 +249,7 @@ def agree_as_traced(layer, arguments, given):
     have, want = results(fast, arguments, given), results(
         layer, arguments, given)
     assert len(have) == len(want)
-    for a, b in zip(have, want):
-        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(have, want, rtol=1e-8, atol=1e-8)
     return calls(fast)[1]
 
 
@@ -389,7 +387,6 @@ def test_edgeconv_keeps_no_message(kind, monkeypatch):
         given[1]) or call(*given))
     x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
     edges = random_edges(N, N, 50)
-    for a, b in zip(results(fast, [x, edges], [x]),
-                    results(layer, [x, edges], [x])):
-        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(results(fast, [x, edges], [x]), results(layer, [x, edges], [x]),
+                               rtol=1e-8, atol=1e-8)
     assert len(ran) == (kind not in ("hook", "norm"))

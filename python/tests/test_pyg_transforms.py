@@ -106,9 +106,7 @@ def test_a_script_gives_pygs_numbers(name, given):
     fast = accelerated(plain)
     want, before, have = (model(*given) for model in (
         plain, fast, torch.jit.script(fast)))
-    for x, y in zip(*(v if isinstance(v, list) else [v]
-                      for v in (have, want))):
-        torch.testing.assert_close(x, y)
+    torch.testing.assert_close(*(v if isinstance(v, list) else [v] for v in (have, want)))
     after = fast(*given)  # by dfgnn as before
     assert dfgnn.accelerate(fast, undo=True).verb == "restored"
     torch.testing.assert_close(after, before)

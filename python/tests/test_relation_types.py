@@ -175,5 +175,4 @@ def test_bits_repeat(name, place):
     first = run(fast, [t.detach().clone() for t in x], given)
     for _ in range(3):
         again = run(fast, [t.detach().clone() for t in x], given)
-        for a, b in zip(first[0] + first[1], again[0] + again[1]):
-            assert torch.equal(a, b)
+        assert all(map(torch.equal, first[0] + first[1], again[0] + again[1]))

@@ -93,9 +93,7 @@ def compare(program, graph, given, params, calls, tolerance=1e-9, mlps=1):
     assert len(calls) == mlps
     have, want = [x if isinstance(x, tuple) else (x,) for x in (have, want)]
     grads = [torch.randn_like(w) for w in want]
-    for a, b in zip(have, want):
-        assert a.shape == b.shape and a.dtype == b.dtype
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(have, want, rtol=tolerance, atol=tolerance)
     found, expected = [torch.autograd.grad(
         x, leaves, grads, allow_unused=True) for x in (have, want)]
     assert any(b is not None for b in expected)
@@ -167,8 +165,7 @@ def test_gradients_of_gradients(edges):
                                      create_graph=True)
         found.append(torch.autograd.grad(force.square().sum(), [
             given["i"]["x"], params["W"], params["g"]]))
-    for a, b in zip(*found):
-        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-8)
 
 
 def test_it_compiles(edges):
