@@ -2,6 +2,19 @@
 meets a class: copies and pickles name the library's class."""
 
 
+class Over:
+    """The first base of a class over another, of which no __init_subclass__ is
+    told: it may keep a list of the classes that users define, or refuse one."""
+
+    def __init_subclass__(cls, **kwargs):
+        if "_dfgnn_over" not in vars(cls):
+            super().__init_subclass__(**kwargs)
+
+
+def bases(kind):
+    return (kind,) if issubclass(kind, Over) else (Over, kind)
+
+
 def over(maker, kind):
     """The attributes that a class over kind begins with; maker(kind) gives the
     same class in another process."""

@@ -281,3 +281,41 @@ def test_a_wrong_call_says_nothing_but_its_error():
     finally:
         logger.removeHandler(handler)
     assert not told
+
+
+class Listed(Own):
+    """Keeps a list of the classes over it, which have to say their names."""
+    classes = []
+
+    def __init_subclass__(cls, title, **kwargs):
+        super().__init_subclass__(**kwargs)
+        Listed.classes.append((title, cls))
+
+    def message(self, x_j):
+        return x_j.sin()
+
+
+class Titled(Listed, title="titled"):
+    pass
+
+
+@pytest.mark.parametrize("calling", [False, True])
+def test_no_init_subclass_is_told_of_a_class_with_kernels(calling):
+    if calling:  # a class whose calls of PyG's functions are served
+        class Model(torch.nn.Module):
+            def __init_subclass__(cls, title):
+                raise AssertionError("there is no class over it")
+
+            def forward(self, x, e):
+                return scatter(x[e[0]], e[1], dim_size=N, reduce="max")
+        layer, e, given = Model(), edges(), {"x": torch.randn(N, W)}
+        layer(given["x"], e)
+        fast, report = accelerated(layer)
+        assert report.calling
+        same([fast(given["x"], e)], [layer(given["x"], e)])
+        return
+    layer, e, given = case(Titled)
+    fast, report = accelerated(layer)
+    same(derivatives(fast, e, given, 1), derivatives(layer, e, given, 1))
+    assert not report.kept and type(fast) is not Titled
+    assert Listed.classes == [("titled", Titled)]

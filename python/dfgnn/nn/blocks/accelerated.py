@@ -4,7 +4,7 @@ import functools
 import inspect
 
 from ..._guard import guarded
-from ..._over import over, own
+from ..._over import bases, over, own
 from . import _anemoi, _orb, _physicsnemo
 from ._block import served
 
@@ -28,7 +28,7 @@ def with_kernels(kind):
     methods = {name: functools.wraps(getattr(kind, name))(
         served(kind, name, run)) for name, (run, _) in row.methods.items()}
     methods["forward"] = guarded(methods.get("forward", kind.forward))
-    return type(kind.__name__, (kind,), {
+    return type(kind.__name__, bases(kind), {
         **over(with_kernels, kind), "_dfgnn_base": kind, **methods})
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from ... import _fallbacks
 from ..._guard import guarded
-from ..._over import over, own
+from ..._over import Over, over, own
 from ...errors import InvalidError, UnsupportedError
 from .._node import Other, runs_in_steps
 from . import _messages
@@ -30,7 +30,7 @@ def _rows():
             "RelGraphConv": layers.rel_graph, "HGTConv": layers.hgt}
 
 
-class Accelerated(nn.Module):
+class Accelerated(Over, nn.Module):
     """The first base of a class that also inherits from the module's own."""
 
     _dfgnn_base = None  # the module's own class

@@ -16,7 +16,7 @@ from torch_geometric import utils
 
 from ... import _remember, negatives, reductions
 from ..._modes import compiling
-from ..._over import over, own
+from ..._over import bases, over, own
 from ..._remember import remember
 from ...errors import UnsupportedError
 from ...reductions import group_count
@@ -217,6 +217,6 @@ def calling(kind):
         call = _counting(kind, found)
         if call is not None:
             methods["__call__"] = call
-    return type(kind.__name__, (kind,), {
+    return type(kind.__name__, bases(kind), {
         **over(calling, kind), **methods,
         "_dfgnn_called": sorted(found)}) if found else None

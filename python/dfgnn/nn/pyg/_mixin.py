@@ -11,6 +11,7 @@ from ..._checks import DTYPES
 from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate
 from ..._modes import compiling, constant
+from ..._over import Over
 from ...graph import Graph
 from .._linear import LINEARS
 from .._node import REDUCTIONS, first, plain, surroundings
@@ -150,7 +151,7 @@ def _trainable(value):
     return value
 
 
-class Fused:
+class Fused(Over):
     """A mixin in front of a layer of PyG.  The classes that have it are made
     by :func:`fuse`, and users may derive from them."""
 
