@@ -319,3 +319,62 @@ def test_no_init_subclass_is_told_of_a_class_with_kernels(calling):
     same(derivatives(fast, e, given, 1), derivatives(layer, e, given, 1))
     assert not report.kept and type(fast) is not Titled
     assert Listed.classes == [("titled", Titled)]
+
+
+class Compares(Own):
+    """Is another to a class over it."""
+    calls = 0
+
+    def message(self, x_j):
+        return x_j * (2 if type(self) is Compares else 1)
+
+
+class ComparesInForward(Own):
+    def forward(self, e, x):
+        return self.propagate(e, x=x) * {ComparesInForward: 3}[self.__class__]
+
+    def message(self, x_j):
+        return x_j
+
+
+class Counted(Own):
+    calls = 0
+
+    def forward(self, e, x):
+        type(self).calls += 1
+        return self.propagate(e, x=x) * Counted.calls
+
+    def message(self, x_j):
+        return x_j
+
+
+class Scatters(torch.nn.Module):
+    def forward(self, e, x):
+        return scatter(x[e[0]], e[1], dim_size=N, reduce="max") * (
+            1 if type(self) == Scatters else 2)
+
+
+@pytest.mark.parametrize("kind", [Compares, ComparesInForward, Counted,
+                                  Scatters])
+def test_a_layer_that_compares_its_class_keeps_it(kind):
+    layer, e, x = kind().double(), edges(), torch.randn(N, W).double()
+    fast, report = accelerated(layer, guard=False)
+    for k in range(3):
+        expected = layer(e, x=x)
+        if kind is Counted:
+            Counted.calls -= 1
+        same([fast(e, x=x)], [expected])
+    assert type(fast) is kind
+    assert not report.kept or "compares its class" in str(report)
+
+
+def test_a_layer_that_reads_of_its_class_does_not_compare_it():
+    class Reads(Own):
+        gain = 2.0
+
+        def message(self, x_j):
+            return x_j * type(self).gain * len(self.__class__.__name__)
+    layer, e, x = Reads().double(), edges(), torch.randn(N, W).double()
+    fast, report = accelerated(layer)
+    same([fast(e, x=x)], [layer(e, x=x)])
+    assert not report.kept

@@ -13,7 +13,7 @@ from torch import nn
 
 from ... import _fallbacks
 from ..._guard import guarded
-from ..._over import Over, over, own
+from ..._over import Over, compared, over, own
 from ...errors import InvalidError, UnsupportedError
 from .._node import Other, runs_in_steps
 from . import _messages
@@ -90,7 +90,8 @@ def _sends(kind):
 def with_kernels(kind):
     """The class with kernels for a class, or None."""
     if issubclass(kind, Accelerated) or kind.__module__.startswith(
-            ("torch.", "torch_geometric.")) or not _sends(kind):
+            ("torch.", "torch_geometric.")) or not _sends(kind) or \
+            compared(kind):
         return None
     _messages.install()
     row = None

@@ -16,7 +16,7 @@ from torch_geometric import utils
 
 from ... import _remember, negatives, reductions
 from ..._modes import compiling
-from ..._over import bases, over, own
+from ..._over import bases, compared, over, own
 from ..._remember import remember
 from ...errors import UnsupportedError
 from ...reductions import group_count
@@ -219,4 +219,5 @@ def calling(kind):
             methods["__call__"] = call
     return type(kind.__name__, bases(kind), {
         **over(calling, kind), **methods,
-        "_dfgnn_called": sorted(found)}) if found else None
+        "_dfgnn_called": sorted(found)}) if found and not compared(
+            kind) else None

@@ -15,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from ... import _dynamo
 from ..._checks import ShapeError
 from ..._modes import compiling
-from ..._over import over
+from ..._over import compared, over
 from ..._trace import TraceError
 from ...errors import InvalidError, UnsupportedError
 from ...graph import Graph
@@ -239,4 +239,5 @@ def traceable(kind):
     if any("propagate" in vars(c) and not _generated(c.propagate)
            for c in kind.__mro__[:kind.__mro__.index(MessagePassing)]):
         return "its propagate is its own"
-    return None
+    place = compared(kind)
+    return place and f"{place} compares its class"
