@@ -199,7 +199,8 @@ class _Sample:
         if self.over:
             return
         if not self.timed:
-            self.handles = [begins[0].register_prehook(self._end)]
+            self.handles = [node.register_prehook(self._end)
+                            for node in begins]
             return
         self.handles += [node.register_prehook(self._begin)
                          for node in begins]
