@@ -34,6 +34,7 @@ MOST_CALLS = 64  # of a layer in a step
 MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
+NEW_GRAPHS = .95  # where they make graphs in each step, whose end no clock sees
 KERNELS, OWN = "kernels", "own path"
 
 _thread = threading.local()  # .path: that of a timed layer around this call
@@ -409,7 +410,7 @@ class Guards:
         if not (all(one.ready for one in open_) or
                 _enough([kernels / own for kernels, own in steps])):
             return
-        winner = KERNELS if kernels <= MARGIN * own else OWN
+        winner = KERNELS if kernels <= NEW_GRAPHS * own else OWN
         for one in both if winner == OWN else open_:
             one.end(winner, why=f", and {own:.3g} and {kernels:.3g} ms those "
                     "that read its graph" if len(both) > 1 else "")
