@@ -167,7 +167,7 @@ def zoo():
 @table("model", "PyG", "compiled", "captured", "dfgnn", "compiled", "captured",
        "captured over the best of PyG", "memory of PyG compiled", "of dfgnn")
 def steps():
-    for r in rows("h200/python_steps"):
+    for r in rows("h100/python_steps"):
         way = {f"{lib}{w}": r.get(f"{lib}{w}_ms") for lib in ("pyg", "dfgnn")
                for w in ("", "_compiled", "_captured")}
         best = least(r.get("pyg_overhead_ms"), *(v for k, v in way.items() if "pyg" in k))
