@@ -209,6 +209,23 @@ def nothing(wanted, made, inputs):
                  for w, m, t in zip(wanted, made, inputs))
 
 
+def _as_laid(grad, like):
+    """The gradient with its tensor's strides along axes of size 1: optimizers
+    that take many tensors at once compare all of them."""
+    stride = tuple(own if size == 1 else s for size, s, own in zip(
+        grad.shape, grad.stride(), like.stride))
+    if stride == grad.stride() or grad.requires_grad:
+        return grad
+    return grad.as_strided(grad.shape, stride)
+
+
+class _Like(NamedTuple):
+    """A tensor, as its gradient has to be."""
+    shape: tuple
+    dtype: torch.dtype
+    stride: tuple
+
+
 class _Runs(Kind):
     """A program's outputs, then those that its gradient reads.  The gradient
     is a program that is run in the same way, so that derivatives of any order
@@ -231,7 +248,7 @@ class _Runs(Kind):
         saved = [t if reads else None for reads, t in zip(
             (*training.inputs, *training.outputs), (*tensors, *made))]
         return tuple(outs), saved, (kept, types, apart, needed, [
-            (t.shape, t.dtype) for t in tensors])
+            _Like(t.shape, t.dtype, t.stride()) for t in tensors])
 
     def gradients(self, about, rest, saved, grads, needed, again):
         program, graph, _, seed = about
@@ -243,7 +260,7 @@ class _Runs(Kind):
             grads = [some.new_zeros(port.rows(graph) + port.shape, dtype=kind)
                      if g is None else g
                      for g, port, kind in zip(grads, kept.outputs, types)]
-        nothing = [zeros(some, *of) if w and not m else None
+        nothing = [zeros(some, of.shape, of.dtype) if w and not m else None
                    for w, m, of in zip(needed, made, like)]
         if derived is None:
             return nothing
@@ -252,11 +269,11 @@ class _Runs(Kind):
             outputs = run(kept, graph, types, seed, *inputs)
         sources = {INPUT: inputs, OUTPUT: outputs, COTANGENT: grads}
         # gradients by parameters are sums of all rows: they are rounded once
-        own = [like[port.of][1] for port in derived.outputs]
-        found = iter([g.to(kind) for g, kind in zip(run(
+        own = [like[port.of] for port in derived.outputs]
+        found = iter([_as_laid(g.to(of.dtype), of) for g, of in zip(run(
             derived, graph, [
-                torch.float32 if port.place == PARAM and kind.itemsize == 2
-                else kind for port, kind in zip(derived.outputs, own)],
+                torch.float32 if port.place == PARAM and of.dtype.itemsize == 2
+                else of.dtype for port, of in zip(derived.outputs, own)],
             seed, *[sources[port.role][port.of] for port in derived.inputs]),
             own)])
         return [next(found) if m else none for m, none in zip(made, nothing)]

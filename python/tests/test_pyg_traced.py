@@ -470,3 +470,13 @@ def test_the_first_call_may_stand_in_a_checkpoint():
                                    leaves)
     same(gradients(fast), gradients(layer))
     assert not report.kept, report
+
+
+def test_gradients_have_the_strides_of_their_parameters():
+    # an optimizer that takes all of them at once launches no kernel for each
+    from torch_geometric.nn.models.attentive_fp import GATEConv
+    layer = GATEConv(W, W, 3)
+    assert not dfgnn.accelerate(layer, guard=False).kept
+    layer(torch.randn(N, W), edges(), torch.randn(edges().size(1), 3)).sum().backward()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad.stride() == parameter.stride(), name
