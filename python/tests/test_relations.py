@@ -351,3 +351,12 @@ def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind):
                     ).double())
     gradients_alike(plain, accelerated(plain), list(x.values()), lambda model:
                     model(x, edges)[kind].square().sum())
+
+
+def test_a_type_of_many_that_no_loss_reads_has_no_gradient():
+    nodes, kinds, counts = many_types(12, 25)
+    x, edges = schema(counts, nodes, kinds)
+    plain = spread(G.HGTConv(WIDTH, 8, (list(nodes), kinds), heads=2).double())
+    for kind in list(nodes)[:3]:
+        gradients_alike(plain, accelerated(plain), list(x.values()), lambda model:
+                        model(x, edges)[kind].square().sum())

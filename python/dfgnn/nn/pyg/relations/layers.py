@@ -202,7 +202,7 @@ def _scoring(like, sources, targets, att_src, att_dst):
 
 def _gat(graph, x, relations, summed):
     """Scores are sums of what a relation makes of both ends."""
-    like, leading = _heads(relations[0].layer), Leading(graph)
+    like, leading = _heads(relations[0].layer), Leading(graph.relations)
     parts, edge_weights = _edge_parts(relations)
     x, sources, targets, att_src, att_dst, parts, edge_weights, vectors = \
         leading.enter(
@@ -266,7 +266,7 @@ _MOST_ON_A_CPU = 1 << 15
 
 def _gatv2(graph, x, relations, summed):
     """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation."""
-    like, leading = _heads(relations[0].layer), Leading(graph)
+    like, leading = _heads(relations[0].layer), Leading(graph.relations)
     if not relations[0].src.is_cuda and \
             graph.num_edges * like.heads * like.channels > _MOST_ON_A_CPU:
         raise Other("on a CPU the kernels of each relation are faster than "
@@ -298,7 +298,7 @@ def _transformer_settings(layer):
 def _transformer(graph, x, relations, summed):
     """Scores are <query, key>; features of edges are added to keys and
     values."""
-    first, leading = relations[0].layer, Leading(graph)
+    first, leading = relations[0].layer, Leading(graph.relations)
     like, skip = _heads(first), _own(relations, None)
     if any((r.edge_attr is None) != (r.layer.lin_edge is None)
            for r in relations):
@@ -433,7 +433,7 @@ def _gcn(graph, x, relations, summed):
 
 def _gin(graph, x, relations, summed):
     """Each relation's network of its sum and (1 + eps) of the node."""
-    leading, found = Leading(graph), {}
+    leading, found = Leading(graph.relations), {}
     x, = leading.enter(x)
     parts = graph.split_blocks("dst", neighbours(graph, x, _reduce(relations)))
     for kind, (number,), rows in by_group(graph, parts, False, None):

@@ -13,8 +13,8 @@ import torch
 class Leading:
     """Finds out in each backward pass which relations lead to its loss."""
 
-    def __init__(self, graph):
-        self.relations = graph.relations
+    def __init__(self, relations):
+        self.relations = relations  # [(source, name, destination)]
         # numbers of relations in the pass under way; None before any result
         # was asked for its gradient
         self.found = None

@@ -92,7 +92,7 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
     whose values are of nodes; then one over the relations of a type."""
     heads = layer.heads
     shape = (-1, heads, layer.out_channels // heads)
-    leading = Leading(graph)
+    leading = Leading(graph.relations)
     h, of_src, of_dst = leading.enter(_projected(layer, x, shape), *[
         [parameters["__".join(key)] for key in graph.relations]
         for parameters in (layer.lin_src, layer.lin_dst)])
@@ -274,11 +274,16 @@ def _by_tiles(layer, graph, x, align):
         graph.device, align, gatherer)
     types, x = tiles.types, padded(x, align)
 
-    def stacked(lins):
-        biases = [lins[kind].bias for kind in kinds]
-        return torch.stack([lins[kind].weight for kind in kinds]), \
+    def stacked(weights, biases):
+        return torch.stack(weights), \
             None if biases[0] is None else torch.stack(biases)
-    weight, bias = stacked(layer.kqv_lin.lins)
+    # what makes a type's result of the sums leads nowhere where no loss reads it
+    leading = Leading([(kind, "", kind) for kind in kinds])
+    nothing = dict.fromkeys(kinds)
+    _, *last, skips = leading.enter(
+        Features(nothing, nothing), *_of_types(layer.out_lin, kinds),
+        [layer.skip[kind] for kind in kinds])
+    weight, bias = stacked(*_of_types(layer.kqv_lin, kinds))
     query = types.linear(x, weight[:, width:2 * width], None
                          if bias is None else bias[:, width:2 * width])
     sent = take(types.tiled(x), tiles.of_tile).flatten(0, 1)
@@ -298,13 +303,19 @@ def _by_tiles(layer, graph, x, align):
     out = _dot_products(layer, graph, graph.by_node("dst", align),
                         graph.in_turn("src", align), query,
                         *keys_and_values)
-    out = types.linear(F.gelu(out), *stacked(layer.out_lin.lins))
+    out = types.linear(F.gelu(out), *stacked(*last))
     if out.size(1) == x.size(1):
-        alpha = types.by_tile(torch.stack(
-            [layer.skip[kind] for kind in kinds]).sigmoid()).unsqueeze(-1)
+        alpha = types.by_tile(torch.stack(skips).sigmoid()).unsqueeze(-1)
         out = (alpha * types.tiled(out) + (1 - alpha) * types.tiled(x)
                ).flatten(0, 1)
-    return types.packed(out)
+    outs = dict(zip(kinds, types.packed(out)))
+    return [*leading.leave(outs, True).values()]
+
+
+def _of_types(lins, kinds):
+    """(weights, biases) by type."""
+    return [[getattr(lins.lins[kind], name) for kind in kinds]
+            for name in ("weight", "bias")]
 
 
 hgt = together(_hgt, _hgt_reason)

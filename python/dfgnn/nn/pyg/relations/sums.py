@@ -81,7 +81,7 @@ def linear_of_sums(graph, x, summed, reduce, weights, biases, own,
             found = way(graph, x, reduce, weights, biases, own)
             if found is not None:
                 return found
-    leading = Leading(graph)
+    leading = Leading(graph.relations)
     if project is None:
         x, = leading.enter(x)
     else:
