@@ -78,7 +78,7 @@ def test_overhead_as_text(run):
 def test_models(run, tmp_path, capsys):
     out = tmp_path / "out.json"
     cases = ("gcn,gat,gine_64,gps_4,forces,mnist_transformer,meshgraphnet,block_128,"
-             "edge_conv_128,relbench,hgt,aifb,mag,pyg_sage,torchmd_graph_network")
+             "edge_conv_128,relbench,hgt,aifb,mag,zoo_sage,torchmd_graph_network")
     run("python_models", "--cases", cases, "--scale", .002, "--rounds", 1, "-o", out)
     rows = json.loads(out.read_text())
     assert [r["case"] for r in rows] == cases.split(",")
@@ -89,7 +89,7 @@ def test_models(run, tmp_path, capsys):
         assert row["pyg_ms"] > 0 and row["dfgnn_ms"] > 0 and row["dfgnn_mb"] > 0
         assert "pyg_error" not in row and "dfgnn_error" not in row
     table = run("python_models", "--table", out)
-    assert "| pyg_sage | torch_geometric " in table and "| 3 of 3 |" in table
+    assert "| zoo_sage | torch_geometric " in table and "| 3 of 3 |" in table
     with pytest.raises(SystemExit):
         run("python_models", "--cases", "no_such_case")
     assert "found case 'no_such_case'" in capsys.readouterr().err

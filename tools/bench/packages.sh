@@ -29,7 +29,9 @@ export DFGNN_LIBRARY PYTHONPATH="$top/python"
 cases_of() {
   case $1 in
   torch_geometric)
-    echo pyg_gcn pyg_gat pyg_sage pyg_gin pyg_pna pyg_edge_cnn pyg_gps pyg_schnet
+    echo zoo_gcn zoo_sage zoo_gin zoo_gat zoo_gatv2 zoo_pna zoo_edge_cnn \
+      zoo_deeper zoo_polynormer zoo_sgformer zoo_lightgcn zoo_gin_molecules \
+      zoo_gat_molecules zoo_gps_molecules zoo_attentivefp_molecules pyg_schnet
     ;;
   graphgym)
     echo graphgym_gcn graphgym_gat graphgym_sage graphgym_gin graphgym_general \

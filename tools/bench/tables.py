@@ -338,13 +338,13 @@ def cpu_models():
 @table("model", "layers", "CPU: before", "times as fast", "memory", "H200: before",
        "times as fast", "memory")
 def clients():
-    sides = [{(r["case"], r.get("autocast") or ""): r for r in rows(name)}
-             for name in ("cpu/clients", "h200/clients")]
+    sides = [{(r["case"], r.get("autocast") or ""): r for r in found}
+             for found in (rows("cpu/clients"), rows("h200/python_zoo") + rows("h200/clients"))]
     for case, cast in sides[1]:
         found = [side.get((case, cast)) for side in sides]
         if case.startswith("graphgym"):
             continue
-        yield [case + f", {cast}" * bool(cast), found[1]["served"],
+        yield [ZOO.get(case, case) + f", {cast}" * bool(cast), found[1]["served"],
                *(cell for r in found for cell in ((
                    time(r["pyg_ms"]), over(r["pyg_ms"], r["dfgnn_ms"]),
                    over(r["pyg_mb"], r["dfgnn_mb"])) if r else ["-"] * 3))]

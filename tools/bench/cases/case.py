@@ -5,7 +5,6 @@ from typing import Any, Callable, NamedTuple
 
 import numpy
 import torch
-from torch.nn.functional import mse_loss
 
 CASES = {}
 
@@ -85,15 +84,6 @@ def load(path):
     bounds = torch.from_numpy(file["graph_ptr"].astype(numpy.int64)) \
         if "graph_ptr" in file else None
     return rows, torch.stack([sources, targets]), bounds
-
-
-def of_nodes(model, scale, width=64, out=16, degree=8):
-    """A Client that maps features of 20 000 nodes."""
-    nodes = int(20_000 * scale)
-    inputs = {"x": torch.randn(nodes, width), "y": torch.randn(nodes, out),
-              "edge_index": graph(nodes, degree)}
-    return Client(model, inputs, lambda m, i: mse_loss(
-        m(i["x"], i["edge_index"]), i["y"]))
 
 
 class Molecules(NamedTuple):

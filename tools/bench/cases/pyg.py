@@ -1,5 +1,5 @@
-"""Models of torch_geometric: those of its model zoo and examples, GraphGPS, and what
-GraphGym makes of a configuration."""
+"""Models of torch_geometric: those of its examples, SchNet, and what GraphGym makes of a
+configuration."""
 
 import functools
 import os
@@ -9,79 +9,7 @@ import torch_geometric.nn as G
 from torch.nn import functional as F
 from torch.nn.functional import mse_loss
 
-from case import (Client, batch, case, graph, load, molecules, neighbours, of_nodes,
-                  power_law)
-
-
-@case("torch_geometric")
-def pyg_gcn(scale):
-    from torch_geometric.nn.models import GCN
-    return of_nodes(GCN(64, 64, 3, 16), scale)
-
-
-@case("torch_geometric")
-def pyg_gat(scale):
-    from torch_geometric.nn.models import GAT
-    return of_nodes(GAT(64, 8 * 8, 3, 16, heads=8, v2=True), scale)
-
-
-@case("torch_geometric")
-def pyg_sage(scale):
-    from torch_geometric.nn.models import GraphSAGE
-    return of_nodes(GraphSAGE(64, 64, 3, 16), scale)
-
-
-@case("torch_geometric")
-def pyg_gin(scale):
-    from torch_geometric.nn.models import GIN
-    return of_nodes(GIN(64, 64, 3, 16), scale)
-
-
-@case("torch_geometric")
-def pyg_pna(scale):
-    from torch_geometric.nn.models import PNA
-    return of_nodes(PNA(64, 64, 2, 16, aggregators=["mean", "min", "max", "std"],
-                        scalers=["identity", "amplification", "attenuation"],
-                        deg=torch.tensor([0] * 8 + [1])), scale)
-
-
-@case("torch_geometric")
-def pyg_edge_cnn(scale):
-    from torch_geometric.nn.models import EdgeCNN
-    return of_nodes(EdgeCNN(64, 64, 2, 16), scale)
-
-
-@case("torch_geometric")
-def pyg_gps(scale):
-    """GraphGPS on molecules of ZINC's size: a GINE message beside attention over all
-    nodes of a graph."""
-    from torch_geometric.nn import GINEConv, GPSConv
-    linear = torch.nn.Linear
-
-    class GPS(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.edges = linear(16, 64)
-            self.convs = torch.nn.ModuleList(
-                GPSConv(64, GINEConv(torch.nn.Sequential(
-                    linear(64, 64), torch.nn.ReLU(), linear(64, 64))), heads=4)
-                for _ in range(3))
-            self.out = linear(64, 16)
-
-        def forward(self, x, edge_index, edge_attr, batch):
-            for conv in self.convs:
-                x = conv(x, edge_index, batch, edge_attr=self.edges(edge_attr))
-            return self.out(x)
-
-    graphs, size = max(1, int(640 * scale)), 24
-    index = torch.cat([graph(size, 3, seed) + size * seed for seed in range(graphs)], 1)
-    nodes = graphs * size
-    inputs = {"x": torch.randn(nodes, 64), "edge_index": index,
-              "edge_attr": torch.randn(index.shape[1], 16),
-              "batch": torch.arange(graphs).repeat_interleave(size),
-              "y": torch.randn(nodes, 16)}
-    return Client(GPS(), inputs, lambda m, i: mse_loss(
-        m(i["x"], i["edge_index"], i["edge_attr"], i["batch"]), i["y"]))
+from case import Client, batch, case, graph, load, molecules, neighbours, power_law
 
 
 @case("torch_geometric")
