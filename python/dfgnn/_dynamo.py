@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import threading
+import traceback
 import types
 import warnings
 from operator import is_
@@ -317,9 +318,21 @@ def _compiled(run, make, args, **options):
         raise
     except (TorchDynamoException, FailOnRecompileLimitHit) as error:
         raise TraceError(_told(error)) from None
+    except Exception as error:
+        if _is_of_reasons(error):
+            raise TraceError("torch.compile cannot say why it needs another "
+                             "graph") from None
+        raise
     finally:
         _thread.quiet = False
         _thread.making = before
+
+
+def _is_of_reasons(error):
+    """Whether Dynamo failed as it put the reasons for another graph into words,
+    which asks for tensors that this call does not have."""
+    return any(frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons"
+               for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 _PLAIN = {

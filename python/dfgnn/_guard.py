@@ -19,6 +19,7 @@ import threading
 import time
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from . import _known_paths, _measure, _remember, graph
@@ -193,7 +194,7 @@ class _Sample:
         # of a step that has no times is its layer's first gradient
         ends = [t.grad_fn for t in given if t.grad_fn is not None] or [
             _accumulator(t) for t in (*layer.parameters(), *given)
-            if t.requires_grad and t.is_leaf]
+            if t.requires_grad and t.is_leaf and not is_lazy(t)]
         begins = [t.grad_fn for t in tensors_in(out)
                   if t.grad_fn is not None and t.grad_fn not in ends]
         self.over = not begins or not ends

@@ -107,7 +107,8 @@ def keep(owner):
     found = kept(owner)
     if found is None:
         number = id(owner)
-        reference = weakref.ref(owner, lambda _: _entries.pop(number, None))
+        reference = weakref.ref(owner, lambda _, entries=_entries: entries.pop(
+            number, None))  # at exit the names of modules are gone
         found = {}
         _entries[number] = reference, stamp(owner) if isinstance(
             owner, torch.Tensor) else None, found

@@ -135,6 +135,15 @@ def test_a_step_may_leave_outputs_of_a_layer_alone(clock):
     assert type(one) is Twice._dfgnn_base
 
 
+def test_parameters_without_a_shape_end_no_step():
+    layer = G.SAGEConv((-1, -1), 4)  # of whose ends one is None
+    dfgnn.accelerate(layer)
+    x, edges = torch.randn(5, 3), random_edges(5, 4, 9)
+    for _ in range(STEPS):
+        layer((x, None), edges, size=(5, 4)).sum().backward()
+    assert layer.lin_l.weight.grad is not None
+
+
 def test_kernels_that_lose_race_again_once_better_ones_are_compiled(
         clock, monkeypatch):
     busy = [True]

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
+from dfgnn import _dynamo  # noqa: E402
 from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
 from torch_geometric.nn import GATConv, NNConv  # noqa: E402
 from torch_geometric.utils import softmax  # noqa: E402
@@ -480,3 +483,25 @@ def test_gradients_have_the_strides_of_their_parameters():
     layer(torch.randn(N, W), edges(), torch.randn(edges().size(1), 3)).sum().backward()
     for name, parameter in layer.named_parameters():
         assert parameter.grad.stride() == parameter.stride(), name
+
+
+def test_a_failure_of_dynamos_words_is_the_layers_own_path():
+    def get_and_maybe_log_recompilation_reasons():
+        raise KeyError("scaler")
+
+    def own():
+        raise KeyError("mine")
+    with pytest.raises(_dynamo.TraceError, match="another graph"):
+        _dynamo._compiled(get_and_maybe_log_recompilation_reasons, None, ())
+    with pytest.raises(KeyError, match="mine"):
+        _dynamo._compiled(own, None, ())
+
+
+def test_the_process_ends_silently_with_what_is_kept():
+    # what is kept holds what it is kept with
+    code = "import torch, dfgnn\nfrom dfgnn import _remember\n" \
+        "x = torch.ones(3)\n" \
+        "_remember.remember(x, 'a', lambda: x)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True,
+                          text=True)
+    assert done.returncode == 0 and not done.stderr
