@@ -189,8 +189,11 @@ class Function:
             except BackendCompilerFailed as error:
                 if type(error.inner_exception) is not _Later:
                     raise
-            except (TorchDynamoException, FailOnRecompileLimitHit):
-                pass  # it is raised again
+            except Exception as error:
+                if not isinstance(error, (
+                        TorchDynamoException, FailOnRecompileLimitHit)) and \
+                        not _is_of_reasons(error):
+                    raise  # others are raised again
             finally:
                 _thread.quiet = False
         if any(t.is_cuda for t in _tensors(args)) and \
