@@ -52,7 +52,7 @@ def words(page):
 
 
 def test_a_page_says_what_was_measured_and_stands_alone(tmp_path, rows):
-    path = store_of(tmp_path / "s.db", rows, samples=9)
+    path = store_of(tmp_path / "s.db", rows, samples=9, disturbed=0)
     page = dfgnn.report(store=path)
     assert page.html == dfgnn.report(store=[path]).html
     text = words(page.html)
