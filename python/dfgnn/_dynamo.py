@@ -190,9 +190,7 @@ class Function:
                 if type(error.inner_exception) is not _Later:
                     raise
             except Exception as error:
-                if not isinstance(error, (
-                        TorchDynamoException, FailOnRecompileLimitHit)) and \
-                        not _is_of_reasons(error):
+                if not _is_dynamos(error):
                     raise  # others are raised again
             finally:
                 _thread.quiet = False
@@ -319,23 +317,22 @@ def _compiled(run, make, args, **options):
         if isinstance(error.inner_exception, _Deletes):
             raise error.inner_exception from None
         raise
-    except (TorchDynamoException, FailOnRecompileLimitHit) as error:
-        raise TraceError(_told(error)) from None
     except Exception as error:
-        if _is_of_reasons(error):
-            raise TraceError("torch.compile cannot say why it needs another "
-                             "graph") from None
+        if _is_dynamos(error):
+            raise TraceError(_told(error)) from None
         raise
     finally:
         _thread.quiet = False
         _thread.making = before
 
 
-def _is_of_reasons(error):
-    """Whether Dynamo failed as it put the reasons for another graph into words,
-    which asks for tensors that this call does not have."""
-    return any(frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons"
-               for frame, _ in traceback.walk_tb(error.__traceback__))
+def _is_dynamos(error):
+    """Whether Dynamo has failed, and not what it ran.  As it puts the reasons for
+    another graph into words it asks for what this call does not have."""
+    return isinstance(error, (
+        TorchDynamoException, FailOnRecompileLimitHit)) or any(
+            frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons"
+            for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 _PLAIN = {

@@ -190,8 +190,7 @@ class _Sample:
         return out
 
     def _follow(self, layer, given, out):
-        # nodes that were made before a layer run after all of its own; the end
-        # of a step that has no times is its layer's first gradient
+        # nodes that were made before a layer run after all of its own
         ends = [t.grad_fn for t in given if t.grad_fn is not None] or [
             _accumulator(t) for t in (*layer.parameters(), *given)
             if t.requires_grad and t.is_leaf and not is_lazy(t)]
@@ -200,12 +199,11 @@ class _Sample:
         self.over = not begins or not ends
         if self.over:
             return
-        if not self.timed:
-            self.handles = [node.register_prehook(self._end)
-                            for node in begins]
-            return
-        self.handles += [node.register_prehook(self._begin)
-                         for node in begins]
+        if self.timed:
+            self.handles += [node.register_prehook(self._begin)
+                             for node in begins]
+        else:  # the first gradient ends a step that has no times
+            ends = begins
         self.handles += [node.register_prehook(self._end) for node in ends]
 
     def _begin(self, _):
