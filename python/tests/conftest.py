@@ -1,6 +1,7 @@
 import copy
 import logging
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ os.environ.setdefault("DGLBACKEND", "pytorch")
 # tests time nothing by themselves: test_measure.py does
 os.environ.setdefault("DFGNN_MEASURE", "0")
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 import torch._inductor.config  # noqa: E402
@@ -32,7 +34,10 @@ PATIENCE = 900
 def seed(request):
     """Seeds each test with a number made of its name and TEST_SEED."""
     number = int(os.environ.get("TEST_SEED", "1"))
-    torch.manual_seed(number * 1000003 + sum(map(ord, request.node.name)))
+    seed = number * 1000003 + sum(map(ord, request.node.name))
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
     print(f"TEST_SEED={number}")
 
 

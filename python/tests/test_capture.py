@@ -73,7 +73,9 @@ def wait(given=None):
     if FakeGpu.waits:
         raise RuntimeError("called a synchronizing CUDA operation")
     return given
-""", torch.__file__, "exec"))  # an operation that waits, in a file of torch's
+def waiting(function):
+    return lambda *args: wait(function(*args))
+""", torch.__file__, "exec"))  # operations that wait, in a file of torch's
 
 
 # ---- which recording a call takes -------------------------------------------

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dfgnn
 
 from conftest import close, random_edges
-from test_capture import CLASSES, GPU, IN, N, fake, wait  # noqa: F401
+from test_capture import CLASSES, GPU, IN, N, fake, wait, waiting  # noqa: F401
 
 
 def graph_sums(x, batch):
@@ -171,8 +171,8 @@ def test_masks_of_another_size_in_each_step_are_refused(fake, step, advice):
                                   "structured_negative_sampling"])
 def test_sampling_on_the_host_is_refused(fake, name, monkeypatch):
     utils = pytest.importorskip("torch_geometric.utils")
-    edges, isin = random_edges(200, 200, 300), numpy.isin
-    monkeypatch.setattr(numpy, "isin", lambda *args: wait(isin(*args)))
+    edges = random_edges(200, 200, 300)
+    monkeypatch.setattr(numpy, "isin", waiting(numpy.isin))
 
     def step(x):
         found = getattr(utils, name)(edges, 200)
