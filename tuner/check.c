@@ -49,10 +49,11 @@ static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
   const dfgnn_strides *s = &h->strides;
   if (dfgnn__is_strided(h, b->tensor))
     return node * s->node + i / dim * s->head + i % dim * s->feature;
-  if (shape & DFGNN_DIM_E)
-    return dfgnn__offset_at(matrix, node) *
-               dfgnn__tensor_width(b->tensor, &h->problem) +
-           i;
+  if (shape & DFGNN_DIM_E) {
+    const int64_t width = dfgnn__tensor_width(b->tensor, &h->problem);
+    const int64_t edge = dfgnn__offset_at(matrix, node) + i / width;
+    return dfgnn__edge_row(h, b->tensor, edge) * width + i % width;
+  }
   if (!(shape & (DFGNN_DIM_N | DFGNN_DIM_M)))
     return i;
   if (!(shape & DFGNN_DIM_D))
@@ -134,8 +135,9 @@ static dfgnn_status copy_checked(dfgnn_harness *h, const dfgnn_buffer *b,
   const dfgnn_checked nodes = dfgnn__checked_nodes(h, b);
   const size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
   dfgnn_status status = DFGNN_OK;
-  size_t from = 0, to = nodes.index ? 0 : b->data.bytes;
-  for (int64_t k = 0; nodes.index && k < nodes.count && !status; k++) {
+  const int parts = nodes.index && !dfgnn__is_listed(h, b->tensor);
+  size_t from = 0, to = parts ? 0 : b->data.bytes;
+  for (int64_t k = 0; parts && k < nodes.count && !status; k++) {
     int64_t first;
     const size_t numbers = (size_t)dfgnn__checked_numbers(h, b, k, &first);
     const size_t at = (size_t)place(h, b, matrix, nodes.index[k], 0) * size;
@@ -248,6 +250,8 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
   h->accuracy = (dfgnn_accuracy){0, 0};
   if (!h->host.offsets)
     status = dfgnn__host_graph_read(&h->host, h->ctx, h->graph, 0);
+  if (h->problem.edge_list)
+    h->host.matrix.edge_order = dfgnn__graph_matrix(h->graph)->edge_order;
   if (!status && !h->prepared) {
     h->expected = dfgnn__harness_expect(h, matrix);
     h->prepared = 1;

@@ -187,6 +187,21 @@ static dfgnn_status mask_gradients(dfgnn_harness *h) {
   return status;
 }
 
+/* Puts the rows of an input by edge into the order of the graph's edges, as the
+ * reference reads them. */
+static dfgnn_status put_in_order(dfgnn_harness *h, dfgnn_buffer *b) {
+  const size_t row = b->data.bytes / (size_t)h->host.matrix.edges;
+  char *rows = malloc(b->data.bytes + 1);
+  if (!rows)
+    return dfgnn__harness_memory(b->data.bytes);
+  for (int64_t e = 0; e < h->host.matrix.edges; e++)
+    memcpy(rows + (size_t)e * row,
+           b->data.host + (size_t)dfgnn__edge_row(h, b->tensor, e) * row, row);
+  free(b->data.host);
+  b->data.host = rows;
+  return DFGNN_OK;
+}
+
 dfgnn_status dfgnn__harness_expect(dfgnn_harness *h,
                                    const dfgnn_matrix *matrix) {
   dfgnn_args host = h->check, complete;
@@ -195,6 +210,8 @@ dfgnn_status dfgnn__harness_expect(dfgnn_harness *h,
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
     if (dfgnn__role_reads(b->tensor->role)) {
+      if (dfgnn__is_listed(h, b->tensor) && h->host.matrix.edges)
+        status = put_in_order(h, b);
       *dfgnn__tensor_slot(b->tensor, &host) = b->data.host;
       continue;
     }

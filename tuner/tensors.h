@@ -3,6 +3,8 @@
 #ifndef DFGNN_TUNER_TENSORS_H
 #define DFGNN_TUNER_TENSORS_H
 
+#include <string.h>
+
 #include "kernels/common/host_view.h"
 #include "lib/graph.h"
 #include "lib/operator.h"
@@ -52,9 +54,10 @@ struct dfgnn_harness {
   int masks;                     /* 0: nothing needs them */
   dfgnn_checked rows, columns;   /* destinations and sources */
   int64_t *first_edge; /* [rows.count + 1]: each row's first edge in expected */
-  dfgnn_host_graph host;
-  dfgnn_view transpose; /* on the host, if an output belongs to sources */
-  int prepared;         /* the reference ran, with the status: */
+  dfgnn_host_graph host; /* with edge_order if the problem has an edge_list,
+                          * which kernels of CPUs alone take */
+  dfgnn_view transpose;  /* on the host, if an output belongs to sources */
+  int prepared;          /* the reference ran, with the status: */
   dfgnn_status expected;
   dfgnn_accuracy accuracy;               /* found by the last check */
   struct dfgnn_program_harness *program; /* tuner/program.h; NULL: an operator's
@@ -81,6 +84,20 @@ int dfgnn__is_total(const dfgnn_buffer *b);
 static inline int dfgnn__is_strided(const dfgnn_harness *h,
                                     const dfgnn_tensor *tensor) {
   return tensor->strides && h->strides.node;
+}
+/* 1: rows of the tensor are in the order of the graph's list. */
+static inline int dfgnn__is_listed(const dfgnn_harness *h,
+                                   const dfgnn_tensor *tensor) {
+  return h->host.matrix.edge_order && strstr(tensor->name, "edge_attr");
+}
+/* The row of a tensor by edge that belongs to an edge. */
+static inline int64_t dfgnn__edge_row(const dfgnn_harness *h,
+                                      const dfgnn_tensor *tensor,
+                                      int64_t edge) {
+  const dfgnn_matrix *m = &h->host.matrix;
+  return dfgnn__is_listed(h, tensor)
+             ? dfgnn__index_at(m->edge_order, m->offsets64, edge)
+             : edge;
 }
 double dfgnn__harness_number(dfgnn_dtype dtype, const char *host, int64_t i);
 

@@ -2,6 +2,7 @@
  * made of */
 #include "tests/unit/fixture.h"
 
+#include "dfgnn_tune.h"
 #include "lib/registry.h"
 
 enum { NODES = 40, EDGES = 300, HEADS = 2, DIM = 8, FIELDS = 5 };
@@ -141,6 +142,27 @@ TEST(attention_reads_features_where_the_list_has_them) {
   for (int k = 0; k < 4; k++) {
     dfgnn_problem problem = PROBLEM(.op = ops[k / 2], .edge_dim = dims[k % 2]);
     ck_assert_int_gt(compare_all(graph, problem), 4);
+  }
+}
+
+TEST(the_tuner_checks_features_where_the_list_has_them) {
+  static const struct {
+    dfgnn_op op;
+    dfgnn_message message;
+  } kinds[] = {{DFGNN_OP_SPMM_SUM, DFGNN_MESSAGE_RELU},
+               {DFGNN_OP_SPMM_MEAN, DFGNN_MESSAGE_GATE},
+               {DFGNN_OP_GT, DFGNN_MESSAGE_COPY},
+               {DFGNN_OP_GATV2, DFGNN_MESSAGE_COPY}};
+  dfgnn_graph *graph = listed_graph();
+  dfgnn_tune_options options = INIT(dfgnn_tune_options, .budget_s = 0.05);
+  for (int k = 0; k < 8; k++) {
+    dfgnn_tune_report report = INIT(dfgnn_tune_report);
+    dfgnn_problem problem =
+        PROBLEM(.op = kinds[k / 2].op, .message = kinds[k / 2].message,
+                .pass = k % 2, .heads = HEADS, .dim = DIM,
+                .edge_dim = DFGNN_EDGE_PROJECTED, .edge_list = 1);
+    ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &options));
+    ck_assert_int_gt(report.measured, 1);
   }
 }
 
