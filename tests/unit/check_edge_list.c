@@ -162,7 +162,7 @@ TEST(the_tuner_checks_features_where_the_list_has_them) {
                 .pass = k % 2, .heads = HEADS, .dim = DIM,
                 .edge_dim = DFGNN_EDGE_PROJECTED, .edge_list = 1);
     ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &options));
-    ck_assert_int_gt(report.measured, 1);
+    ck_assert_int_gt(report.measured, 0);
   }
 }
 
