@@ -366,12 +366,11 @@ class Race:
         """Ends the race if an earlier process has."""
         self.key = key
         times = _known_paths.look_up(key)
-        if times is None:
+        if times is None or times.keys() != self.samples.keys():
             return
-        for path, ms in zip((OWN, KERNELS), times):
-            self.samples[path] = [(ms, None)]
+        self.samples = {path: [(ms, None)] for path, ms in times.items()}
         self.rows, self.open = self.open.rows, None
-        self.end(OWN if times[1] > MARGIN * times[0] else KERNELS,
+        self.end(OWN if times[KERNELS] > MARGIN * times[OWN] else KERNELS,
                  why=", in an earlier process")
 
     def end(self, winner, clear=False, why=""):
@@ -379,7 +378,8 @@ class Race:
         own, kernels = map(self.milliseconds, (OWN, KERNELS))
         self.winner, self.ready = winner, False
         if clear:
-            _known_paths.keep(self.key, own / self.rows, kernels / self.rows)
+            _known_paths.keep(self.key, {OWN: own / self.rows,
+                                         KERNELS: kernels / self.rows})
         self.reason = f"a call takes {own:.3g} ms {self.words[0]}, " \
             f"{kernels:.3g} ms {self.words[1]}{why}"
 

@@ -1,4 +1,5 @@
-"""Which path of a layer was clearly the faster one, for later processes.
+"""The times of the ways that a layer or a choice of _ways.py has, for later
+processes.
 
 A file beside the user's store has a line of JSON for each; one that is none is
 passed over, and where nothing can be written each process times anew.
@@ -19,7 +20,7 @@ from ._modes import autocast_dtype
 
 MOST_BYTES = 1 << 20  # of the file, which begins anew beyond them
 _PACKAGES = "torch", "torch_geometric", "dgl", "builtins", "dfgnn"
-_files = {}  # by place, of each key (ms of a row by the own path, by kernels)
+_files = {}  # by place, of each key the ms by way
 
 
 def place():
@@ -34,13 +35,15 @@ def place():
 
 
 def look_up(key):
-    """(ms by the own path, ms by kernels) of a row; None if unknown."""
+    """The ms by way; None if unknown."""
     file = place()
-    if not key or file is None:
-        return None
+    return None if not key or file is None else _known(file).get(key)
+
+
+def _known(file):
     if file not in _files:
         _files[file] = _read(file)
-    return _files[file].get(key)
+    return _files[file]
 
 
 def _read(file):
@@ -55,10 +58,11 @@ def _read(file):
 def _entry(line):
     try:
         found = json.loads(line)
-        times = found["own"], found["kernels"]
-        if all(type(t) is float and 0 < t < math.inf for t in times):
+        times = found["ms"]
+        if times and all(type(t) is float and 0 < t < math.inf
+                         for t in times.values()):
             return str(found["key"]), times
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass  # another program's, or cut off
     return None
 
@@ -70,13 +74,14 @@ def _open(file, flags):
     return os.open(file, flags, 0o644)
 
 
-def keep(key, own, kernels):
-    """Adds a line."""
+def keep(key, times):
+    """Adds a line with the ms by way."""
     file = place()
     if not key or file is None:
         return
+    _known(file)[key] = times
     # begins a line, as the one before may have been cut off
-    line = "\n" + json.dumps({"key": key, "own": own, "kernels": kernels})
+    line = "\n" + json.dumps({"key": key, "ms": times})
     try:
         os.makedirs(os.path.dirname(os.path.abspath(file)), exist_ok=True)
         with open(file, "ab", buffering=0, opener=_open) as opened:
@@ -96,7 +101,7 @@ def key_of(layer, parts, recorded):
         return None
     device = tensors[0].device
     try:
-        info = context(device).device()
+        where = machine(device)
         code = [inspect.getsource(kind) for kind in own.__mro__
                 if _package(kind) not in _PACKAGES]
         text = repr(layer)
@@ -111,11 +116,18 @@ def key_of(layer, parts, recorded):
             and not name.startswith("_")),
         [(name, tuple(p.shape), p.dtype, p.requires_grad)
          for name, p in layer.named_parameters()],
-        list(map(_described, parts)), recorded, device.type, info.model,
-        info.units, torch.get_num_threads(), autocast_dtype(device.type),
+        list(map(_described, parts)), recorded, where,
+        autocast_dtype(device.type),
         torch.get_float32_matmul_precision(), packages)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()
     return f"{own.__name__} {digest[:32]}"
+
+
+def machine(device):
+    """What times depend on beside a call."""
+    info = context(device).device()
+    return (sys.modules[__package__].__version__, device.type,
+            info.model.decode(), info.units, torch.get_num_threads())
 
 
 def _package(kind):
@@ -125,14 +137,14 @@ def _package(kind):
 def _described(part):
     if isinstance(part, torch.Tensor):
         return part.dtype, part.requires_grad, tuple(map(
-            _rounded, part.shape)), [
-                [_rounded(graph.signature()[fact]) for fact in (
+            rounded, part.shape)), [
+                [rounded(graph.signature()[fact]) for fact in (
                     "max_degree", "max_source_degree", "p50_degree")]
                 for graph in convert.graphs_of(part)]
     if isinstance(part, int):
-        return _rounded(part)
+        return rounded(part)
     return part if isinstance(part, (float, str)) else type(part).__name__
 
 
-def _rounded(number):
+def rounded(number):
     return number if number < 128 else -round(2 * math.log2(number))

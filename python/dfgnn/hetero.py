@@ -19,6 +19,7 @@ import functools
 
 import torch
 
+from . import _ways
 from ._checks import check_count, check_index, describe
 from ._handle import INDEX_TYPES
 from ._modes import lasting, unwrapped
@@ -233,8 +234,10 @@ class HeteroGraph(Schema):
         return self.numbered(side).rows.numel()
 
     def has_few_pairs(self):
-        """Whether most of the rows by relation surely have no edge."""
-        return 2 * self.by_relation("dst").size > 3 * self.num_edges
+        """Whether attention has a row for each pair alone."""
+        return _ways.rows_of_relations(
+            self.device, self.by_relation("dst").size,
+            self.num_edges) == "pairs"
 
     @derived
     def gathering(self, side, layout):

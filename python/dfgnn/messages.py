@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional, Sequence, Union
 import torch
 from torch import Tensor
 
-from . import ops
+from . import _ways, ops
 from ._checks import DTYPES, describe
 from ._modes import common_type, compiling, jit_tracing
 from ._operators import OPERATORS, check_call
@@ -16,16 +16,6 @@ from .aggregation import PNA, each_of, sums
 from .graph import Graph
 
 __all__ = ["relu_messages", "gated_messages"]
-
-# The most features of an edge that kernels multiply by the matrix, by type of
-# device; more are projected by a matrix product first.  On an H200 with 1.2 million edges and
-# 128 features in f32, forward and backward take 3.7 ms for 11 features of an
-# edge and 9.8 ms for 64; for edges projected before they take 3.4 ms, to which
-# the time of the matrix product is added.  On a CPU with 10 to 100 thousand
-# edges the product first takes .4 to .93 of the time for 48 and 64 features of
-# an edge, .5 to 1.4 times as long for 24 and 32, and twice as long for 4.
-MOST_PROJECTED = {"cuda": 16, "cpu": 32}
-
 
 REDUCTIONS = ("sum", "mean", "min", "max", "std", "var", "pna")
 # The operator whose kernels make each reduction.
@@ -161,7 +151,8 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
         given = _with_value(given, more.edge_weight, more.edge_bias)
     given = _same_type(given)
     if given.edge_weight is not None and given.edge_weight.dim() == 3 and \
-            given.edge_attr.size(1) > MOST_PROJECTED.get(x.device.type, 0):
+            _ways.product_of_edge_features(
+                x.device, given.edge_attr.size(1), width) == "before":
         given = _projected(given)
     if not isinstance(graph, Graph):
         refuse_values(graph, "messages of edges")

@@ -4,11 +4,12 @@ elsewhere."""
 import contextlib
 import json
 import os
+import statistics
 import time
 
 import torch
 
-from . import _abi, _execute, _handle, _measure, _tuned
+from . import _abi, _execute, _handle, _measure, _tuned, _ways
 from ._checks import counted
 from ._program_handle import named
 from ._step_times import spread, tensors_in
@@ -18,6 +19,7 @@ from .errors import InvalidError
 __all__ = ["Recording", "Tuned", "record"]
 
 _FORMAT = 1
+WAY_TURNS = 3  # of each way of a choice, in which two steps are timed
 _PROGRAM = "program"  # the operator whose shape is a text
 _OPS = {**_abi.OPS, _PROGRAM: _abi.OP_PROGRAM}
 # the fields of a problem in a file, and the names of those that have names
@@ -316,11 +318,12 @@ def record(model, *inputs, kwargs=None, loss=None, steps=5, name=None):
 
 class Tuned:
     """The gain of tuning a step: ``recording`` before and ``after``, the
-    library's ``reports`` by place of the problem, and the ``seconds`` it
+    library's ``reports`` by place of the problem, ``ways``, a list of (name of
+    a choice, the way before, ms of a step by each way), and the ``seconds`` it
     took."""
 
-    def __init__(self, recording, reports, after, seconds):
-        self.recording, self.reports = recording, reports
+    def __init__(self, recording, reports, ways, after, seconds):
+        self.recording, self.reports, self.ways = recording, reports, ways
         self.after, self.seconds = after, seconds
 
     @property
@@ -350,14 +353,55 @@ class Tuned:
             else:
                 text += ", not tuned: the budget was spent"
             lines.append(text)
+        for name, way, times in self.ways:
+            lines.append(f"  {name}: {way}; a step takes " + ", ".join(
+                f"{ms:.3g} ms by {one}" for one, ms in times.items()))
         return "\n".join(lines)
 
 
+def _step_ms(model, inputs, kwargs, loss):
+    """The ms of a step, whose layers are not timed meanwhile."""
+    with _measure.watch(_measure.Calls()):
+        began = time.perf_counter()
+        one_step(model, inputs, kwargs, loss)
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return 1e3 * (time.perf_counter() - began)
+
+
+def _tune_ways(choices, budget, model, inputs, kwargs=None, loss=None, **_):
+    """Times a step by each way of the choices that it meets, with the kernels of
+    that way tuned, and keeps the times; returns Tuned.ways."""
+    found, end = [], time.monotonic() + budget
+    step = model, inputs, kwargs or {}, loss
+    for number, (key, (name, ways, taken)) in enumerate(choices.items()):
+        left = max(0.0, end - time.monotonic()) / (len(choices) - number)
+        if found and left < 0.2:
+            break
+        times = {way: [] for way in ways}
+        for turn in range(WAY_TURNS):
+            for way in ways:
+                with _ways.forced(**{key: way}), _as_it_was(model, inputs):
+                    if not turn:
+                        record(model, *inputs, kwargs=kwargs, loss=loss,
+                               steps=1).tune(left / 2 / len(ways))
+                    _step_ms(*step)  # makes its plans anew
+                    times[way] += [_step_ms(*step) for _ in range(2)]
+        ms = {way: statistics.median(each) for way, each in times.items()}
+        _ways.keep(key, ms)
+        found.append((name, taken, ms))
+    return found
+
+
 def tune_step(model, *inputs, budget=60.0, progress=None, **options):
-    """Records a step, tunes what costs most, and records it again; options are
-    those of record()."""
+    """Records a step, tunes what costs most and the ways that it meets, and
+    records it again; options are those of record()."""
     began = time.monotonic()
-    before = record(model, *inputs, **options)
-    reports = before.tune(budget, progress)
+    with _ways.watch() as choices:
+        before = record(model, *inputs, **options)
+    reports = before.tune(budget / 2 if choices else budget, progress)
+    ways = _tune_ways(choices, budget - (time.monotonic() - began), model,
+                      inputs, **options)
     seconds = time.monotonic() - began
-    return Tuned(before, reports, record(model, *inputs, **options), seconds)
+    return Tuned(before, reports, ways, record(model, *inputs, **options),
+                 seconds)

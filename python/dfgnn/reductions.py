@@ -16,7 +16,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _remember
+from . import _remember, _ways
 from ._checks import DTYPES
 from ._evaluators import scattered
 from ._modes import compiling, needs_composite
@@ -32,12 +32,7 @@ __all__ = ["scatter", "segment", "gather_csr", "softmax", "scatter_softmax",
 _NAMES = {"add": "sum", "amin": "min", "amax": "max"}
 _REDUCTIONS = "sum", "mean", "mul", "min", "max", "any"
 _WIDEST = 65536  # features of a row that kernels take
-# On a CPU fewer features or numbers do not pay for the graph of a new index: 960
-# rows of 16 took 1.2 times as long as torch, of 64 .6 (one thread).
-_LEAST_WIDTH, _LEAST = 8, 1 << 15
-# by device type the reductions that kernels make: torch's index_add is as fast on
-# a CPU, and adds in no order on a GPU
-_BY_KERNELS = {"cpu": ("min", "max"), "cuda": ("sum", "mean", "min", "max")}
+_BY_KERNELS = "sum", "mean", "min", "max"
 
 
 def group_count(index):
@@ -68,9 +63,7 @@ def _graph(index, count):
 def fit(x, index, count, reduce):
     """Whether kernels reduce rows by an index [R]."""
     width = x.numel() // max(1, index.numel())
-    if not x.is_cuda and (width < _LEAST_WIDTH or x.numel() < _LEAST):
-        return False
-    return (reduce in _BY_KERNELS.get(x.device.type, ())
+    return (reduce in _BY_KERNELS and x.device.type in ("cpu", "cuda")
             and x.dtype in DTYPES and type(x) in (torch.Tensor,
                                                   torch.nn.Parameter)
             and index.dtype in (torch.int32, torch.int64) and count > 0
@@ -78,7 +71,9 @@ def fit(x, index, count, reduce):
             and not needs_composite()
             and not torch._C._len_torch_dispatch_stack()
             # the values of a captured step's index change with each call
-            and _remember.current is None)
+            and _remember.current is None
+            and _ways.sums_by_index(x.device, reduce, x.numel(),
+                                    width) == "kernels")
 
 
 def _rows(x, index, count, reduce):

@@ -1,3 +1,4 @@
+import contextlib
 import copy
 import logging
 import os
@@ -47,6 +48,14 @@ def kernels_stay(request, monkeypatch):
     from a test of few steps; test_guard.py is about these."""
     if request.module.__name__ != "test_guard":
         monkeypatch.setattr("dfgnn._accelerate._watch", lambda report: None)
+
+
+@pytest.fixture
+def ways():
+    """Has choices of _ways.py take ways, by name."""
+    from dfgnn import _ways
+    with contextlib.ExitStack() as stack:
+        yield lambda **taken: stack.enter_context(_ways.forced(**taken))
 
 
 @pytest.fixture(params=["cpu", "cuda"])

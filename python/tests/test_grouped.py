@@ -7,7 +7,6 @@ import torch_geometric.nn as G
 
 from dfgnn._relations import groups as _grouped
 from dfgnn._relations.groups import Groups
-from dfgnn.nn.pyg.relations import sums as relation_sums
 from relation_cases import agree, many_types, schema
 
 SIZES = (5, 0, 33, 1, 0, 150, 8, 2, 17, 40)
@@ -101,33 +100,29 @@ def test_second_derivatives(device):
 
 
 @pytest.mark.parametrize("dtype, widths, capability, found", [
-    (torch.bfloat16, (64, 64), (9, 0), _grouped.ONE_KERNEL),
-    (torch.bfloat16, (64, 12), (9, 0), 128),  # rows are not of 16 bytes
-    (torch.bfloat16, (64, 64), (8, 0), 128),  # torch would ask the device
-    (torch.bfloat16, (), (9, 0), 128),  # weights are blocks
-    (torch.float16, (64, 64), (9, 0), 128),
-    (torch.float32, (64, 64), (9, 0), 128)])
-def test_the_way_is_chosen_by_type_widths_and_device(
+    (torch.bfloat16, (64, 64), (9, 0), True),
+    (torch.bfloat16, (64, 12), (9, 0), False),  # rows are not of 16 bytes
+    (torch.bfloat16, (64, 64), (8, 0), False),  # torch would ask the device
+    (torch.float16, (64, 64), (9, 0), False),
+    (torch.float32, (64, 64), (9, 0), False)])
+def test_one_kernel_has_types_widths_and_devices(
         dtype, widths, capability, found, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability",
                         lambda device: capability)
-    device = torch.device("cuda")
-    assert _grouped.alignment(700, 70, device, dtype, widths) == found
-    assert _grouped.alignment(700, 2, device, dtype, widths) == 1
-    assert _grouped.alignment(10 ** 9, 70, device, dtype, widths) == 1
+    assert _grouped._in_one_kernel(torch.device("cuda"), dtype,
+                                   widths) == found
 
 
 @pytest.fixture
-def in_one_kernel(monkeypatch):
+def in_one_kernel(monkeypatch, ways):
     """All groups go by torch's grouped product; the number of these."""
     ran, inner = [], Groups._in_one_kernel
-    monkeypatch.setattr(_grouped, "FEW", 0)
     monkeypatch.setattr(_grouped, "_in_one_kernel", lambda device, dtype,
                         widths: not any(width % 8 for width in widths))
     monkeypatch.setattr(Groups, "_in_one_kernel", lambda *given: (
         ran.append(1), inner(*given))[1])
-    monkeypatch.setattr(relation_sums, "MOST_TYPES", 0)
-    monkeypatch.setattr(_grouped, "cheapest", lambda *given: "by pair")
+    ways(products_of_groups="one kernel", sums_over_types="tiles",
+         sums_over_relations="by pair")
     return ran
 
 

@@ -516,7 +516,7 @@ def test_a_decision_is_of_one_layer_input_machine_and_version(
 
 @pytest.mark.parametrize("content", [
     b"", b"\0\xff" * 99, b"[" * 200_000, b"{}\n[]\n3\nnull\n\"key\"",
-    *[json.dumps({"key": "KEY", "own": own, "kernels": 1.0}).encode()
+    *[json.dumps({"key": "KEY", "ms": {"own path": own, "kernels": 1.0}}).encode()
       for own in (-1.0, 0.0, float("nan"), float("inf"), "1", None, True, [],
                   1 << 99)]], ids=str)
 def test_a_file_that_holds_something_else_is_passed_over(clock, file, content):

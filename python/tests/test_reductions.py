@@ -30,10 +30,9 @@ def ts():
 
 
 @pytest.fixture
-def always(monkeypatch):
+def always(ways):
     """Kernels reduce few numbers, too."""
-    monkeypatch.setattr(reductions, "_LEAST", 0)
-    monkeypatch.setattr(reductions, "_LEAST_WIDTH", 0)
+    ways(sums_by_index="kernels")
 
 
 def numbers(*shape, device="cpu", dtype=torch.float64):

@@ -18,9 +18,9 @@ WIDTH = 7
 
 
 @pytest.fixture
-def ran(monkeypatch):
+def ran(monkeypatch, ways):
     found, gat = [], features.gat
-    monkeypatch.setattr(features, "LEAST_SAVED", 0)
+    ways(attention_of_relations="projected last")
     monkeypatch.setattr(features, "gat", lambda *a: (
         found.append(1), gat(*a))[1])
     return found

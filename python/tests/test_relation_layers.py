@@ -26,11 +26,11 @@ SIZES = [(9, 3, 40), (9, 20, 60), (4, 5, 0), (1, 2, 3), (30, 90, 300)]
 @pytest.mark.parametrize("way", ["by pair", "by node", "by bases"])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("kind", [G.RGCNConv, G.FastRGCNConv])
-def test_rgcn(kind, weights, way, doubles, monkeypatch, said):
+def test_rgcn(kind, weights, way, doubles, ways, said):
     """Each size, reduction and kind of features with some of the others."""
     if way == "by bases" and weights != "bases":
         pytest.skip("its relations share no bases")
-    monkeypatch.setattr(_grouped, "cheapest", lambda *given: way)
+    ways(sums_over_relations=way)
     for number, (aggr, name) in enumerate(itertools.product(
             ("mean", "add", "max"), ("x", "pair", "numbers", None))):
         if aggr == "max" and kind is G.FastRGCNConv or \
@@ -49,8 +49,9 @@ def test_rgcn(kind, weights, way, doubles, monkeypatch, said):
     assert not said.text
 
 
-def test_rgcn_of_many_small_relations_by_tiles(doubles, monkeypatch, said):
-    monkeypatch.setattr(_grouped, "cheapest", lambda *given: "by pair")
+def test_rgcn_of_many_small_relations_by_tiles(doubles, monkeypatch, ways,
+                                               said):
+    ways(sums_over_relations="by pair")
     tiled = []
     product = _grouped.Groups.product
     monkeypatch.setattr(_grouped.Groups, "product", lambda self, *rest: (
@@ -178,9 +179,9 @@ def test_heat_with_types_that_do_not_exist_gets_the_error_of_pyg():
 
 @pytest.mark.parametrize("width", [8, 12])
 @pytest.mark.parametrize("tiles", [False, True])
-def test_hgt(width, tiles, said, monkeypatch):
+def test_hgt(width, tiles, said, monkeypatch, ways):
     if tiles:
-        monkeypatch.setattr(_grouped, "FEW", 0)
+        ways(products_of_groups="tiles of 32")
     by_tiles, ran = over_types._by_tiles, []
     monkeypatch.setattr(over_types, "_by_tiles", lambda *a: (
         ran.append(1), by_tiles(*a))[1])
@@ -197,8 +198,8 @@ def test_hgt(width, tiles, said, monkeypatch):
     assert not said.text and len(ran) == (8 if tiles else 4)
 
 
-def test_hgt_of_types_with_other_widths(said, monkeypatch):
-    monkeypatch.setattr(_grouped, "FEW", 0)
+def test_hgt_of_types_with_other_widths(said, ways):
+    ways(products_of_groups="tiles of 32")
     x, edges = schema()
     widths = {kind: 3 + i for i, kind in enumerate(x)}
     x = {kind: torch.randn(t.size(0), widths[kind], dtype=torch.float64,

@@ -8,8 +8,7 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn._relations import groups as _grouped
-from dfgnn.nn.pyg.relations import layers as kinds_of_layers, sums, tiles
+from dfgnn.nn.pyg.relations import layers as kinds_of_layers, tiles
 from relation_cases import (
     COUNTS, KINDS, LAYERS, NODES, WIDTH, accelerated, agree, compare,
     gradients_alike, hetero_conv, many_types, own_loops, schema, spread)
@@ -44,9 +43,9 @@ def test_relations_with_fewer_edges_than_nodes(name, counts, said):
 
 @pytest.mark.parametrize("name", ["SAGE", "SAGE of the largest",
                                   "SAGE without own", "Graph", "some biases"])
-def test_many_small_relations_are_batched_products(name, said, monkeypatch):
-    monkeypatch.setattr(_grouped, "FEW", 0)
-    monkeypatch.setattr(sums, "MOST_TYPES", 0)
+def test_many_small_relations_are_batched_products(name, said, monkeypatch,
+                                                   ways):
+    ways(products_of_groups="tiles of 32", sums_over_types="tiles")
     run, ran = tiles.sums, []
     monkeypatch.setattr(tiles, "sums", lambda *a: (ran.append(1), run(*a))[1])
     make = LAYERS.get(name, lambda key: G.SAGEConv(

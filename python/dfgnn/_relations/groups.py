@@ -10,6 +10,7 @@ import itertools
 
 import torch
 
+from .. import _ways
 from .._modes import autocast_dtype
 from .._remember import remember
 from ..aggregation import spmm
@@ -18,11 +19,8 @@ from .pairs import gatherer
 # Rows of a tile where torch multiplies all groups by one kernel, which wants 16
 # bytes of bfloat16.
 ONE_KERNEL = 8
-FEW = 8  # so many groups are multiplied one by one
-# (the most rows of a group on average, rows of a tile): larger groups are multiplied
-# one by one, too.  Each tile takes a copy of its weights, and small groups leave
-# much of a large tile empty.
-TILES = {"cpu": ((64, 32), (512, 128)), "cuda": ((8192, 128),)}
+ALIGNMENTS = {"one by one": 1, "one kernel": ONE_KERNEL, "tiles of 32": 32,
+              "tiles of 128": 128}
 
 
 def alignment(rows, groups, device, dtype=None, widths=()):
@@ -32,11 +30,9 @@ def alignment(rows, groups, device, dtype=None, widths=()):
     dtype: the product_type() of the rows, widths: theirs and those of their
         products, where weights are dense.
     """
-    tile = next((tile for most, tile in TILES[device.type]
-                 if rows <= groups * most), 1) if groups > FEW else 1
-    if tile > 1 and widths and _in_one_kernel(device, dtype, widths):
-        return ONE_KERNEL
-    return tile
+    return ALIGNMENTS[_ways.products_of_groups(
+        device, rows, groups,
+        bool(widths) and _in_one_kernel(device, dtype, widths))]
 
 
 def product_type(x):
@@ -177,15 +173,14 @@ def _blocks(rows, weight, bias):
 
 class Typed:
     """Rows in any order, each of one of count types: products by type.
-    about: (dtype, widths) as alignment() has them."""
+    align: as alignment() has it."""
 
-    def __init__(self, types, count, about):
+    def __init__(self, types, count, align):
         sizes = torch.bincount(types, minlength=count).tolist()
         if len(sizes) > count:
             raise ValueError(f"types must be 0 to {count - 1}, got "
                              f"{len(sizes) - 1}")
-        self.groups = Groups.of_sizes(sizes, types.device, alignment(
-            types.numel(), count, types.device, *about))
+        self.groups = Groups.of_sizes(sizes, types.device, align)
         begins = itertools.accumulate(sizes, initial=0)
         shift = torch.tensor([a - b for a, b in zip(
             self.groups.starts, begins)][:count]).to(types.device)
@@ -212,9 +207,10 @@ class Typed:
 def typed(types, count, x, *widths):
     """The Typed of the nodes of x [N, F], the first of types, and of products
     of these widths; it is kept as long as types lives unchanged."""
-    about = product_type(x), (x.size(1), *widths)
-    return remember(types, ("typed", count, x.size(0), about),
-                    lambda: Typed(types[:x.size(0)], count, about))
+    align = alignment(x.size(0), count, types.device, product_type(x),
+                      (x.size(1), *widths))
+    return remember(types, ("typed", count, x.size(0), align),
+                    lambda: Typed(types[:x.size(0)], count, align))
 
 
 # ---- sums over all relations of what each makes of its neighbours -----------
@@ -230,23 +226,12 @@ def multiplied(x, weight):
         -1, weight.size(1) * weight.size(3))
 
 
-def cheapest(graph, bases=None, ways=("by pair", "by node", "by bases")):
-    """The way of the sums that moves the fewest rows of features in both passes;
-    bases: how many the relations share, if they do."""
-    nodes, edges = graph.num_src[""], graph.num_edges
-    if bases and graph.device.type == "cuda":
-        # launches bind a GPU, on which a head for each basis takes the fewest: it is
-        # left where it reads and writes more than the table by relation
-        table = graph.num_relations * nodes
-        if 3 * edges * bases < (3 + bases / 2) * table:
-            return "by bases"
-        bases = None
-    # a table is written, and so is its gradient; a pair's features are gathered,
-    # reduced, multiplied and added; an edge reads a row of each basis
-    rows = {"by pair": 9 * edges,
-            "by node": 2 * graph.num_relations * nodes + edges,
-            "by bases": (bases or float("inf")) * (nodes + edges)}
-    return min(ways, key=rows.get)
+def way_of_sums(graph, bases=None, of_features=True):
+    """The way of sums over typed edges; bases: how many the relations share, if
+    they do."""
+    return _ways.sums_over_relations(
+        graph.device, graph.num_src[""], graph.num_edges, graph.num_relations,
+        bases or 0, of_features)
 
 
 def by_node(graph, x, weight, edge_weight=None):

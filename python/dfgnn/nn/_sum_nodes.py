@@ -5,12 +5,12 @@ import weakref
 import torch
 from torch.nn import functional as F
 
+from .. import _ways
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own
 from .._loops import gcn_weights
 from .._remember import is_stamped, note, stamp
 from ..graph import Graph
-from ..messages import MOST_PROJECTED
 from ..ops import normalization
 from ._node import (
     Other, PLAIN_TENSORS, fits, graph_of, is_matrix, known, linear, named,
@@ -207,8 +207,8 @@ def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
             or x_dst is not None and x_dst.size(1) != x.size(1):
         return None
     links, given, projection = [], "edge_attr", {}
-    if w_edge is not None and edge_attr.size(1) <= \
-            MOST_PROJECTED[x.device.type]:
+    if w_edge is not None and _ways.product_of_edge_features(
+            x.device, edge_attr.size(1), width) == "in kernels":
         projection = dict(edge_weight="w_edge",
                           edge_bias=named("b_edge", b_edge))
     elif w_edge is not None:

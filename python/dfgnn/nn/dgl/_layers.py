@@ -209,7 +209,7 @@ def rel_graph(layer, graph, feat, etypes, norm=None, *, presorted=False):
         if norm.shape != (graph.num_edges, 1):
             raise Other  # DGL multiplies feature by feature
         norm = norm.view(-1)
-    if groups.cheapest(relations) == "by node":
+    if groups.way_of_sums(relations) == "by node":
         h = groups.by_node(relations, src, weight, norm)
     else:
         h = groups.by_pair(relations, weight, lambda within: spmm(

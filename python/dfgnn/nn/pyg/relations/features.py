@@ -13,6 +13,7 @@ import itertools
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from .... import _ways
 from ...._modes import autocasting
 from ...._relations.groups import take
 from ....functional import gat_attention
@@ -22,23 +23,21 @@ from .rows import joined, tables
 
 # as many features as the kernels of a GPU attend over
 MOST_FEATURES = 1024
-# So many multiplications of a layer that are left out are worth the launches.
-LEAST_SAVED = 1 << 30
 
 
 def worth(graph, x, like, weights):
-    """Whether fewer products are made so.  x: by type of sources."""
+    """Whether it is faster so.  x: by type of sources."""
     first = next(iter(x.values()))
     if like.dropout or autocasting() or first.size(1) > MOST_FEATURES or \
             first.dtype not in (torch.float32, torch.float64):
         return False
-    if first.is_cuda and torch.backends.cuda.matmul.allow_tf32:
-        return False  # products cost less than the sums of wide features
     if torch.is_grad_enabled() and any(t.requires_grad for t in x.values()):
         return False
     # both passes multiply rows that are sent twice, and sums four times
     saved = 2 * graph.as_sent().size - 4 * graph.number_of_pairs()
-    return saved * weights[0].numel() >= LEAST_SAVED
+    tf32 = first.is_cuda and torch.backends.cuda.matmul.allow_tf32
+    return _ways.attention_of_relations(
+        first.device, saved, weights[0].numel(), tf32) == "projected last"
 
 
 def parts_of(graph):

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn.conv import gcn_conv
 
+from .... import _ways
 from ...._loops import loop_features
 from ....aggregation import each_reduction, spmm
 from ....functional import gat_attention, gt_attention
@@ -257,20 +258,13 @@ def _gatv2_settings(layer):
     return _heads(layer), _has_bias(layer, "lin_l", "lin_r")
 
 
-# Edges times features up to which one pass of GATv2 layers, an edge program with a
-# vector `att` of each row, is as fast on a CPU as an operator of each relation:
-# 14 relations of 15 to 75 edges and 64 features take as long, of 150 to 700 edges
-# and 16 to 128 features twice as long.
-_MOST_ON_A_CPU = 1 << 15
-
-
 def _gatv2(graph, x, relations, summed):
     """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation."""
     like, leading = _heads(relations[0].layer), Leading(graph.relations)
-    if not relations[0].src.is_cuda and \
-            graph.num_edges * like.heads * like.channels > _MOST_ON_A_CPU:
-        raise Other("on a CPU the kernels of each relation are faster than "
-                    "one pass")
+    if _ways.gatv2_of_relations(
+            graph.device, graph.num_edges,
+            like.heads * like.channels) == "each relation":
+        raise Other("the kernels of each relation are faster than one pass")
     x, att, *given = leading.enter(
         x, [a[0] for a in _parameters(relations, "att")],
         *_linears(relations, "lin_r"), *_linears(relations, "lin_l"),

@@ -11,22 +11,17 @@ import itertools
 import torch
 import torch.nn.functional as F
 
-from .... import _remember
+from .... import _remember, _ways
 from ...._autograd import Kind, Recorded, by_operations, wants_gradient
 from ...._execute import generation
 from ...._kernel_links import ByEdge, Reduced, Sum
 from ...._modes import autocasting, in_transform, needs_composite
-from ...._relations.groups import TILES
 from ....errors import UnsupportedError
 from ....hetero import HeteroGraph
 from . import tiles
 from .leading import Leading
 from .rows import (
     Features, Own, by_group, finished, joined, own_terms, sent, total)
-
-# Sums of more types of destinations than these are batched products.
-MOST_TYPES = 16
-
 
 class Reduction:
     """The reduction of neighbours: run(graph, table, weight) gives what the
@@ -75,10 +70,11 @@ def linear_of_sums(graph, x, summed, reduce, weights, biases, own,
     neighbours, and what own adds: if summed, by type of destination the sum
     over its relations, else by relation."""
     if summed and post is None and project is None:
-        ways = [_by_tiles, _in_one_node] if len(
-            graph.blocks("dst")) > MOST_TYPES else [_in_one_node]
-        for way in ways:
-            found = way(graph, x, reduce, weights, biases, own)
+        way = _ways.sums_over_types(
+            graph.device, len(graph.blocks("dst")), graph.num_relations,
+            graph.by_relation("dst").size)
+        for made in (_by_tiles, _in_one_node)[way == "one node":]:
+            found = made(graph, x, reduce, weights, biases, own)
             if found is not None:
                 return found
     leading = Leading(graph.relations)
@@ -109,9 +105,7 @@ def _by_tiles(graph, x, reduce, weights, biases, own):
     type is better, or some relations have a parameter that others lack."""
     align = tiles.tile(graph, x, [weight for weight in (
         *weights, *own.weights) if weight is not None])
-    # on a CPU large tiles take 1.1 to 1.6 times as long as a product for each type
-    if align == 1 or graph.device.type == "cpu" and \
-            align > TILES["cpu"][0][1]:
+    if align == 1:
         return None
     parameters = []
     for given in (weights, biases, own.weights, own.biases):

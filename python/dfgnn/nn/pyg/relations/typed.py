@@ -154,8 +154,8 @@ def _of_embeddings(layer, graph, index):
         if _is_fast(layer):  # it takes the number of a node for that of a row
             return weight[:, :index.numel()]
         return weight[:, index]
-    if _adds(layer) and groups.cheapest(graph, layer.num_bases, (
-            "by node", "by bases")) == "by bases":
+    if _adds(layer) and groups.way_of_sums(
+            graph, layer.num_bases, False) == "by bases":
         return _sum_over_bases(layer, graph,
                                picked(layer.weight).transpose(0, 1))
     table = picked(_of_relations(layer)).reshape(-1, layer.out_channels)
@@ -175,7 +175,7 @@ def _reduced(layer, graph, table):
 # ---- features ---------------------------------------------------------------
 
 def _of_features(layer, graph, x):
-    way = groups.cheapest(graph, layer.num_bases) if _adds(layer) \
+    way = groups.way_of_sums(graph, layer.num_bases) if _adds(layer) \
         else "by pair"
     if way == "by bases":
         weight = layer.weight.transpose(0, 1).flatten(1)

@@ -1,0 +1,201 @@
+"""Which of several ways a layer's sums and products go, where all of them have
+the same result.
+
+A function of this module is one choice: it ranks the ways that a call has, by
+estimates from the times beside it, and gives the first of them, or the one that
+was the fastest when dfgnn.tune() of a model measured the ways that a step meets.
+What it measured stands in the file of _known_paths.py, by the machine and by the
+arguments, where numbers count by half powers of 2.
+"""
+
+import contextlib
+import functools
+
+from . import _execute, _known_paths, _measure
+from ._modes import compiling
+
+_known = {}  # by choice, device and arguments the way
+_MOST_KNOWN = 4096
+_forced = {}  # by the name of a choice, or its key, the way
+_met = None  # by key the ranked ways and the way of each choice of a step
+
+
+def _choice(ranked):
+    """Decorates a function (device, *arguments) that gives the ways of a call,
+    the one with the least estimate first."""
+    @functools.wraps(ranked)
+    def way(device, *arguments):
+        if compiling():
+            return ranked(device, *arguments)[0]
+        call = ranked.__name__, device, *arguments
+        found = _known.get(call)
+        if found is None or _met is not None:
+            found = _find(call, ranked(device, *arguments))
+        return found
+    return way
+
+
+def _find(call, ways):
+    name, device, *arguments = call
+    key = " ".join(map(str, (name, *_known_paths.machine(device), *(
+        _known_paths.rounded(x) if type(x) is int else x for x in arguments))))
+    way = _forced.get(name, _forced.get(key))
+    if way not in ways:
+        times = _measure.enabled and _known_paths.look_up(key) or {}
+        way = min(ways, key=lambda one: times.get(one, float("inf")))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[call] = way
+    if _met is not None and len(ways) > 1:
+        _met[key] = name.replace("_", " "), ways, way
+    return way
+
+
+@contextlib.contextmanager
+def forced(**ways):
+    """Has choices, by name or by key, take ways where a call has them."""
+    before = dict(_forced)
+    _forced.update(ways)
+    _changed()
+    try:
+        yield
+    finally:
+        _forced.clear()
+        _forced.update(before)
+        _changed()
+
+
+def _changed():
+    _known.clear()
+    _execute.forget_plans()
+
+
+@contextlib.contextmanager
+def watch():
+    """A dict that gets the choices of the calls inside: by key their name, their
+    ways, and the way that the call took."""
+    global _met
+    before, _met = _met, {}
+    _changed()  # what is kept of earlier calls asks again
+    try:
+        yield _met
+    finally:
+        _met = before
+
+
+def keep(key, times):
+    """Has later calls and processes take the fastest of ways, given the ms of
+    each."""
+    _known_paths.keep(key, times)
+    _changed()
+
+
+# ---- the choices ------------------------------------------------------------
+
+@_choice
+def product_of_edge_features(device, features, width):
+    """Kernels multiply an edge's features by the matrix, or one product of all
+    edges does before them."""
+    # On an H200 with 1.2 million edges and 128 features in f32, forward and
+    # backward take 3.7 ms for 11 features of an edge and 9.8 ms for 64; for edges
+    # projected before they take 3.4 ms, to which the time of the product is added.
+    # On a CPU with 10 to 100 thousand edges the product first takes .4 to .93 of
+    # the time for 48 and 64 features of an edge, .5 to 1.4 times as long for 24
+    # and 32, and twice as long for 4.
+    ways = "in kernels", "before"
+    return ways if features <= {"cuda": 16}.get(device.type, 32) \
+        else ways[::-1]
+
+
+@_choice
+def sums_over_types(device, types, relations, rows):
+    """The layers of sums of all types of nodes are one node of autograd, with a
+    product for each type, or a few batched products."""
+    # on a CPU large tiles take 1.1 to 1.6 times as long as products of types
+    ways = "one node", "tiles"
+    return ways[::-1] if types > 16 and (
+        device.type == "cuda" or rows <= 64 * relations) else ways
+
+
+@_choice
+def rows_of_relations(device, rows, edges):
+    """Relations have a row for each of their nodes, or for each that has
+    edges."""
+    ways = "nodes", "pairs"
+    return ways if 2 * rows <= 3 * edges else ways[::-1]
+
+
+@_choice
+def gatv2_of_relations(device, edges, features):
+    """All relations are one edge program with a vector of each row, or each has
+    the operator's kernels."""
+    # On a CPU 14 relations of 15 to 75 edges and 64 features take as long by one
+    # pass as one by one, of 150 to 700 edges and 16 to 128 features twice as long.
+    ways = "one pass", "each relation"
+    return ways if device.type != "cpu" or edges * features <= 1 << 15 \
+        else ways[::-1]
+
+
+@_choice
+def attention_of_relations(device, saved, weights, tf32):
+    """Attention sums features that are projected, or those that came, so that
+    sums are projected and `saved` rows fewer times a matrix of so many
+    weights."""
+    # 2^30 multiplications fewer are worth the launches; products in tf32 cost less
+    # than sums of wide features
+    ways = "projected first", "projected last"
+    return ways[::-1] if saved * weights >= 1 << 30 and not tf32 else ways
+
+
+@_choice
+def sums_over_relations(device, nodes, edges, relations, bases, of_features):
+    """Sums of typed edges multiply each (node, relation) pair that has edges, each
+    node by all relations, or each node by the bases that relations share
+    (0: none)."""
+    # the rows of features that both passes move: a table is written, and so is its
+    # gradient; a pair's features are gathered, reduced, multiplied and added; an
+    # edge reads a row of each basis
+    table = relations * nodes
+    rows = {"by pair": 9 * edges} if of_features else {}
+    rows["by node"] = 2 * table + edges
+    if bases and device.type == "cuda":
+        # launches bind a GPU, and a head for each basis takes the fewest
+        rows["by bases"] = 0 if 3 * edges * bases < (3 + bases / 2) * table \
+            else float("inf")
+    elif bases:
+        rows["by bases"] = bases * (nodes + edges)
+    return sorted(rows, key=rows.get)
+
+
+@_choice
+def products_of_groups(device, rows, groups, in_one_kernel):
+    """Groups of rows are multiplied one by one, in tiles by a batched product, or
+    by torch's grouped product."""
+    # Each tile takes a copy of its weights, and small groups leave much of a large
+    # tile empty.
+    sizes = (("tiles of 32", 64), ("tiles of 128", 512)) \
+        if device.type == "cpu" else (("tiles of 128", 8192),)
+    ways = [way for way, _ in sizes] + ["one by one"]
+    if groups <= 8:
+        best = "one by one"
+    else:
+        best = next((way for way, most in sizes if rows <= groups * most),
+                    "one by one")
+    if in_one_kernel:
+        ways.append("one kernel")
+        best = best if best == "one by one" else "one kernel"
+    return sorted(ways, key=lambda way: way != best)
+
+
+@_choice
+def sums_by_index(device, reduce, numbers, width):
+    """scatter() of numbers, in rows of a width, is a kernel's, which makes the
+    index's graph, or torch's."""
+    # torch adds in no order on a GPU.  On a CPU its sums are as fast; extremes of
+    # 960 rows of 16 took 1.2 times as long by kernels as by torch, of 64 .6 (one
+    # thread).
+    if device.type == "cuda":
+        return "kernels",
+    ways = "torch", "kernels"
+    return ways[::-1] if reduce in ("min", "max") and width >= 8 and \
+        numbers >= 1 << 15 else ways
