@@ -239,13 +239,13 @@ class Report:
     @contextlib.contextmanager
     def _plainly(self):
         """The layers have their own classes."""
-        with_kernels = [type(module) for module, _, _ in self._classes]
-        for module, own, _ in self._classes:
+        ours = [found for found in self._classes if type(found[0]) is found[2]]
+        for module, own, _ in ours:
             swap(module, own)
         try:
             yield
         finally:
-            for (module, _, _), kind in zip(self._classes, with_kernels):
+            for module, _, kind in ours:
                 swap(module, kind)
 
 

@@ -47,7 +47,8 @@ def guarded(forward):
     def called(self, *args, **kwargs):
         if not compiling():
             guard = self.__dict__.get("_dfgnn_guard")
-            if guard is not None:
+            # torch's parametrizations and FSDP put a class over ours
+            if guard is not None and "_dfgnn_base" in vars(type(self)):
                 return guard.call(forward, self, args, kwargs)
         return forward(self, *args, **kwargs)
     # torch.compile counts compilations by code
@@ -77,7 +78,7 @@ def swap(module, kind):
 def _by_own_path(layer, args, kwargs):
     # a twin has the layer's state: other threads may be in the layer's kernels
     kind = getattr(type(layer), "_dfgnn_base", type(layer))
-    twin = kind.__new__(kind)
+    twin = object.__new__(kind)  # a class may make others by __new__()
     object.__setattr__(twin, "__dict__", layer.__dict__)
     return twin.forward(*args, **kwargs)
 

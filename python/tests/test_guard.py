@@ -229,6 +229,25 @@ def test_an_own_path_is_not_seen_by_other_threads(clock):
     assert set(own) == {OWN, KERNELS} and set(seen) == {Fast}
 
 
+def test_a_class_over_that_with_kernels_stays(clock):
+    """Such as that of a parametrization or of FSDP."""
+    one = layer(clock, (1, 1), (2, 2))
+    one.__class__ = over = type("Over", (Fast,), {})
+    train(one)
+    assert type(one) is over and set(one.paths) == {KERNELS}
+
+
+def test_a_class_may_call_init_in_new(clock):
+    """As that of FSDP does."""
+    class Made(Own):
+        def __new__(cls):
+            return cls.__init__()
+    one = layer(clock, (1, 1), (2, 2))
+    one.__class__ = type("Over", (Fast,), {"_dfgnn_base": Made})
+    train(one)
+    assert type(one) is Made
+
+
 def test_layers_that_share_a_new_graph_are_decided_together(clock):
     for gain, stays in ((3, Fast), (.5, Own)):
         group = Guards()

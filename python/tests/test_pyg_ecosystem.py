@@ -6,6 +6,7 @@ import copy
 import pytest
 import torch
 import torch_geometric.nn as G
+from torch.nn.utils import parametrize
 from torch_geometric.explain import (
     CaptumExplainer, Explainer, GNNExplainer, PGExplainer)
 from torch_geometric.utils import get_embeddings
@@ -278,3 +279,35 @@ def test_captum(kind, x, edges):
     x = x.float()
     near(explained(fast, kind("IntegratedGradients"), x, edges),
           explained(plain, kind("IntegratedGradients"), x, edges), 1e-4)
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_class_that_torch_makes_stays(when, x, edges):
+    """Where a layer's own parameters are parametrized, which put its class
+    back by place; in FSDP, too."""
+    def parametrized(layer):
+        parametrize.register_parametrization(layer, "att_src", Twice())
+        parametrize.register_parametrization(layer, "bias", Twice())
+        return layer
+    own = G.GATConv(WIDTH, OUT).double()
+    fast = copy.deepcopy(own)
+    if when == "before":
+        parametrized(fast)
+    report = dfgnn.accelerate(fast)
+    if when == "after":
+        parametrized(fast)
+    parametrized(own)
+    near(fast(x, edges), own(x, edges))
+    fast(x, edges).sum().backward()
+    assert fast.parametrizations.bias.original.grad is not None
+    assert report.after(lambda: fast(x, edges), rounds=1)
+    for layer in own, fast:
+        for name in "att_src", "bias":
+            parametrize.remove_parametrizations(layer, name)
+    near(fast(x, edges), own(x, edges))
+    assert type(fast) is (G if when == "before" else ours).GATConv

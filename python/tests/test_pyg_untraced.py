@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from torch_geometric.nn import Linear, aggr  # noqa: E402
+from torch_geometric.nn import GeneralConv, Linear, aggr  # noqa: E402
 from torch_geometric.utils import scatter, softmax  # noqa: E402
 
 from traced_layers import (  # noqa: E402
@@ -266,7 +266,7 @@ class Fixed(Own):
         return self.lin(x_j)
 
 
-def test_a_wrong_call_says_nothing_but_its_error():
+def test_a_wrong_call_says_nothing_but_its_error(capfd):
     """On a process's standard error, where torch logs."""
     layer, e, _ = case(Fixed)
     dfgnn.accelerate(layer)
@@ -278,9 +278,13 @@ def test_a_wrong_call_says_nothing_but_its_error():
     try:
         with pytest.raises(RuntimeError):
             layer(e, x=torch.randn(N, W + 1, dtype=torch.double))
+        layer = GeneralConv(W, W, flow="target_to_source")
+        dfgnn.accelerate(layer)
+        with pytest.raises(IndexError):
+            layer((torch.randn(2, W), torch.randn(N, W)), e.flip(0))
     finally:
         logger.removeHandler(handler)
-    assert not told
+    assert not told and not capfd.readouterr().err
 
 
 class Listed(Own):

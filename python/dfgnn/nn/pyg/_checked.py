@@ -119,7 +119,7 @@ def _own(programs, args, kind=None):
     leaves = _leaves(programs, args, kind)
     given, written = _given(programs, leaves)
     with _WithoutDropout():
-        return _derived(programs.module(*given), leaves, written)
+        return _derived(programs.module.forward(*given), leaves, written)
 
 
 def _ours(programs, args):

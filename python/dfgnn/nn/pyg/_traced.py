@@ -62,6 +62,7 @@ class _Served:
     def __init__(self, module, programs, reason=None):
         self.module, self.programs, self.reason = module, programs, reason
         self.first = programs is not None
+        module.code  # noqa: B018 - a first call would print its error, too
 
     def __call__(self, *args):
         state = _thread.state
@@ -239,5 +240,7 @@ def traceable(kind):
     if any("propagate" in vars(c) and not _generated(c.propagate)
            for c in kind.__mro__[:kind.__mro__.index(MessagePassing)]):
         return "its propagate is its own"
+    if kind.__module__ == "torch.nn.utils.parametrize":
+        return "torch parametrizes it, and looks for its class by place"
     place = compared(kind)
     return place and f"{place} compares its class"
