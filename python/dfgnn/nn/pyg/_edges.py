@@ -175,6 +175,7 @@ def _norm(make_tensors, original):
             return original(edge_index, edge_weight, num_nodes, improved,
                             add_self_loops, flow, dtype)
         fit = (known(edge_index) and num_nodes is not None
+               and (dtype is None or dtype.is_floating_point)
                and (edge_weight is None or edge_weight.dim() == 1
                     and edge_weight.is_floating_point()))
         symmetric = edge_weight is None  # PyG ignores improved then, too

@@ -181,7 +181,8 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
             or type(module) is not aggr.DegreeScalerAggregation
             or layer.edge_dim or layer.divide_input and towers > 1
             or edge_attr is not None or not known(edge_index) or not fits(x)
-            or x.dim() != 2 or not compiling() and watched()):
+            or x.dim() != 2 or not x.size(0)
+            or not compiling() and watched()):
         return NotImplemented  # which propagate looks at again
     graph = graph_of(layer, edge_index, x.size(0), x.size(0))
     weights, biases = zip(*[(first.weight, first.bias)

@@ -77,14 +77,13 @@ class _Served:
         return made
 
     def _try(self, state, args):
-        self.first = False
         try:
             self.programs.probe(args)
+            if state.checked:
+                self.reason = difference(self.programs, args, state.name)
         except (TraceError, UnsupportedError) as error:
             self.reason = str(error)
-            return
-        if state.checked:
-            self.reason = difference(self.programs, args, state.name)
+        self.first = False  # unless its own path raises, as it does again
 
 
 class _Maker:
@@ -156,6 +155,10 @@ def _served(layer, names, edge_index, size, kwargs):
         if not any(map(is_lazy, layer.parameters())):  # the first call alone
             found.refused[kind or _kind_of_call(layer, names, kwargs)] = \
                 found.reason
+        raise
+    except (IndexError, RuntimeError) as error:
+        if isinstance(error, IndexError) or "out of DATA bounds" in str(error):
+            raise InvalidError(str(error)) from None  # PyG says it otherwise
         raise
     finally:
         _thread.state = before
