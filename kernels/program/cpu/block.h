@@ -61,6 +61,7 @@ typedef struct engine {
   int64_t own_elements, edge_elements, scratch_elements;
   int64_t room_elements; /* edge_elements, and those of slots */
   int64_t edges;         /* of a block */
+  int looks_at_rows;     /* does a step need the row of each edge? */
   int chunks;
   int64_t bounds[DFGNN_PROGRAM_CHUNKS + 1]; /* rows of a chunk */
   int64_t *all_at, all_elements; /* sums over everything: of a chunk */

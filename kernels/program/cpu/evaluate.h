@@ -259,6 +259,15 @@ static void end_sums(engine *e) {
   }
 }
 
+/* Does a step that no body has, or a body's log-sum-exp, spread values of rows
+ * to their edges? */
+static int looks_at_rows(const engine *e, const dfgnn_step *step) {
+  if (step->kind != DFGNN_STEP_COMPUTE)
+    return step->level == DFGNN_LEVEL_EDGE;
+  return is_lse(e->dag->nodes[step->node].op) &&
+         e->dag->nodes[argument(e, step->node, 0)].place == own_place(e);
+}
+
 static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   e->walk = walk;
   e->slots = NULL;
@@ -274,10 +283,12 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   if (status)
     return status;
   e->all_elements = 0;
+  e->looks_at_rows = !e->job->body;
   for (int32_t n = 0; n < e->dag->count; n++)
     e->all_at[n] = -1;
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
+    e->looks_at_rows |= looks_at_rows(e, step);
     if (step->kind != DFGNN_STEP_COMPUTE ||
         e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
       continue;

@@ -16,6 +16,7 @@
 enum {
   NARROW = 32, /* numbers: rows of more are worth keeping in a loop */
   LOCAL_BYTES = 32 << 10, /* of a function's local values */
+  SUM_BYTES = 1 << 10,    /* of sums and maxima that registers may hold */
   AHEAD = 12              /* edges whose rows are asked for */
 };
 
@@ -41,7 +42,8 @@ typedef struct writer {
   int step_count;
   int32_t *group; /* the function of a list's value; -1: of none */
   uint8_t *local; /* values that one function alone looks at */
-  uint8_t *used;  /* nodes of the function that is written */
+  uint8_t *used;  /* nodes of the function that is written: 1, or 2 if it makes
+                   * them, 3 a reduction that is local while it runs */
   int node_count, call_count, list_count;
 } writer;
 
@@ -386,12 +388,11 @@ static void write_step(writer *w, int32_t n) {
 /* ---- functions ----------------------------------------------------------- */
 
 static const char *type_of(const writer *w, int32_t n) {
-  return at(w, n)->op == DFGNN_NODE_SUM_ALL && w->used[n] == 2 ? "double"
+  return at(w, n)->op == DFGNN_NODE_SUM_ALL && w->used[n] >= 2 ? "double"
                                                                : "REAL";
 }
 
-/* Declares a%d for each node that the function looks at.  used[n]: 1, or 2 if
- * the function makes it. */
+/* Declares a%d for each node that the function looks at. */
 static void write_nodes(writer *w, int group) {
   dfgnn_body_function *f = &w->body->functions[group];
   int32_t of[2 * DFGNN_DAG_CAT];
@@ -413,6 +414,28 @@ static void write_nodes(writer *w, int group) {
   w->too_many |= f->count > BODY_NODES; /* which group_steps sees to */
 }
 
+/* Sums and maxima that are added up in registers, where there is room. */
+static void find_sums(writer *w) {
+  int64_t room = SUM_BYTES;
+  for (int32_t n = 0; n < w->dag->count; n++) {
+    const int is_total = at(w, n)->op == DFGNN_NODE_SUM_ALL;
+    const int64_t bytes =
+        extent(w, n)->all * (is_total || w->is_double ? 8 : 4);
+    if (w->used[n] == 2 && dfgnn__node_reduces(at(w, n)->op) && bytes <= room) {
+      w->used[n] = 3;
+      room -= bytes;
+    }
+  }
+}
+
+/* Writes sums of a reach back from registers. */
+static void write_sums(writer *w, reach r, const char *index) {
+  for (int32_t n = 0; n < w->dag->count; n++)
+    if (w->used[n] == 3 && reach_of(w, n) == r)
+      P("for (int i = 0; i < %lld; i++) a%d[%s * %lld + i] = x%d[i];\n",
+        (number)extent(w, n)->all, n, index, (number)extent(w, n)->all, n);
+}
+
 /* Declares x%d for what is of a reach, at the item `index`. */
 static void write_items(writer *w, reach r, const char *index) {
   for (int32_t n = 0; n < w->dag->count; n++) {
@@ -423,6 +446,10 @@ static void write_items(writer *w, reach r, const char *index) {
     if (w->local[n]) {
       if (r == OF_EDGE)
         P("REAL x%d[%lld];\n", n, all);
+    } else if (w->used[n] == 3 && reach_of(w, n) == r) {
+      P("%s x%d[%lld];\n", type_of(w, n), n, all);
+      P("for (int i = 0; i < %lld; i++) x%d[i] = a%d[%s * %lld + i];\n", all, n,
+        n, index, all);
     } else if (reach_of(w, n) == r) {
       P("%s *const x%d = a%d", type_of(w, n), n, n);
       if (r == OF_END)
@@ -453,18 +480,24 @@ static void write_prefetches(writer *w) {
 }
 
 static void write_each_edge(writer *w, int group) {
-  write_items(w, ONCE, "");
+  find_sums(w);
+  write_items(w, ONCE, "0");
   P("for (int64_t r = 0; r < b->rows; r++) {\n"
-    "const int64_t end = body_end(b, r);\n");
+    "int64_t k = body_begin(b, r);\n"
+    "const int64_t end = body_end(b, r);\n"
+    "if (k == end) continue;\n");
   write_items(w, OF_ROW, "r");
-  P("for (int64_t k = body_begin(b, r); k < end; k++) {\n");
+  P("for (; k < end; k++) {\n");
   write_prefetches(w);
   write_items(w, OF_END, "");
   write_items(w, OF_EDGE, "k");
   for (int i = 0; i < w->step_count; i++)
     if (w->group[w->steps[i]] == group)
       write_step(w, w->steps[i]);
-  P("}\n}\n");
+  P("}\n");
+  write_sums(w, OF_ROW, "r");
+  P("}\n");
+  write_sums(w, ONCE, "0");
 }
 
 static void write_flat(writer *w, int32_t n) {

@@ -6,6 +6,23 @@
 
 /* ---- reductions ---------------------------------------------------------- */
 
+/* The block as compiled bodies see it. */
+static body_block view_of(const block *b, void *const *at) {
+  return (body_block){
+      .at = at,
+      .row = b->row,
+      .index = {[DFGNN_PLACE_DST] = b->end[DFGNN_PLACE_DST],
+                [DFGNN_PLACE_SRC] = b->end[DFGNN_PLACE_SRC],
+                [DFGNN_PLACE_REL] = b->end[DFGNN_PLACE_REL],
+                [DFGNN_PLACE_EDGE] = b->id},
+      .starts = b->starts,
+      .rows = b->rows,
+      .begin = b->begin,
+      .count = b->count,
+      .edges = b->e->edges,
+      .scratch = b->scratch};
+}
+
 static REAL *own_value(const block *b, int32_t n) {
   return b->own + b->e->values[n].slot * b->e->edges;
 }
@@ -63,10 +80,7 @@ static void reduce_lse(block *b, int32_t n) {
   const int64_t size = extent(b->e, n)->all;
   REAL *max = own_value(b, n);
   operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
-  const body_block view = {.starts = b->starts,
-                           .rows = b->rows,
-                           .begin = b->begin,
-                           .count = b->count};
+  const body_block view = view_of(b, NULL);
   reduce_scores(&view, size, a.base, a.index, a.item, max,
                 max + size * b->e->edges, b->scratch);
 }
@@ -208,14 +222,29 @@ static void find_ends(block *b) {
   const int own = own_place(e);
   int64_t *indices =
       b->end[own == DFGNN_PLACE_DST ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST];
+  const int32_t *of_matrix = e->matrix->indices + b->begin;
+  LOOP_VECTOR
   for (int64_t k = 0; k < b->count; k++)
-    indices[k] = e->matrix->indices[b->begin + k];
+    indices[k] = of_matrix[k];
   if (own == DFGNN_PLACE_REL)
     for (int64_t k = 0; k < b->count; k++)
       b->end[DFGNN_PLACE_SRC][k] = e->job->rows.indices[b->id[k]];
   else if (e->job->relation_of)
     for (int64_t k = 0; k < b->count; k++)
       b->end[DFGNN_PLACE_REL][k] = e->job->relation_of[b->id[k]];
+}
+
+static void find_ids(block *b) {
+  const void *ids = b->e->edge_ids;
+  const int64_t begin = b->begin;
+  int64_t *restrict id = b->id;
+  if (ids && b->e->matrix->offsets64) {
+    memcpy(id, (const int64_t *)ids + begin, (size_t)b->count * sizeof *id);
+    return;
+  }
+  LOOP_VECTOR
+  for (int64_t k = 0; k < b->count; k++)
+    id[k] = ids ? ((const int32_t *)ids)[begin + k] : begin + k;
 }
 
 /* Takes `count` edges from `begin` on; row r of the block has those from
@@ -226,16 +255,11 @@ static void take_edges(block *b, int64_t begin, int64_t count) {
   b->count = count;
   if (!e->walk->edges)
     return;
-  int64_t row = 0;
-  for (int64_t k = 0; k < count; k++) {
-    while (b->rows > 1 && begin + k >= b->starts[row + 1])
-      row++;
-    b->row[k] = row;
-    b->id[k] = !e->edge_ids ? begin + k
-               : e->matrix->offsets64
-                   ? ((const int64_t *)e->edge_ids)[begin + k]
-                   : ((const int32_t *)e->edge_ids)[begin + k];
-  }
+  const body_block view = view_of(b, NULL);
+  for (int64_t row = 0; e->looks_at_rows && row < b->rows; row++)
+    for (int64_t k = body_begin(&view, row); k < body_end(&view, row); k++)
+      b->row[k] = row;
+  find_ids(b);
   find_ends(b);
   make_loads(b, DFGNN_LEVEL_EDGE);
 }
@@ -261,19 +285,7 @@ static void run_function(block *b, int number) {
     at[i] = e->all_at[n] >= 0 ? (void *)(b->all + e->all_at[n])
                               : (void *)operand_of(b, n, DFGNN_LEVEL_EDGE).base;
   }
-  const body_block view = {
-      .at = at,
-      .row = b->row,
-      .index = {[DFGNN_PLACE_DST] = b->end[DFGNN_PLACE_DST],
-                [DFGNN_PLACE_SRC] = b->end[DFGNN_PLACE_SRC],
-                [DFGNN_PLACE_REL] = b->end[DFGNN_PLACE_REL],
-                [DFGNN_PLACE_EDGE] = b->id},
-      .starts = b->starts,
-      .rows = b->rows,
-      .begin = b->begin,
-      .count = b->count,
-      .edges = e->edges,
-      .scratch = b->scratch};
+  const body_block view = view_of(b, at);
   e->job->functions[number](&view);
 }
 
