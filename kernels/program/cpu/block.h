@@ -34,6 +34,7 @@ typedef struct place_of_value {
   const REAL *base; /* ONCE, GLOBAL */
   int place;        /* GLOBAL: whose rows base has */
   int64_t slot;     /* OWN, EDGE: elements before it, for each row or edge */
+  REAL *rows;       /* OWN: of all nodes, where it is made; NULL: in the slot */
 } place_of_value;
 
 /* A leaf that a block makes: an input of another type, or dropout's mask. */
@@ -72,6 +73,7 @@ typedef struct block {
   engine *e;
   REAL *own, *edge, *scratch;
   double *all;
+  int is_part;                /* of a giant row, whose parts have slots */
   int64_t *row, *id;          /* of each edge: row of the block, edge */
   int64_t *end[DFGNN_PLACES]; /* its nodes of the far places */
   int64_t first, rows;        /* the block's */
@@ -143,30 +145,46 @@ static void fill_keep(const engine *e, int32_t n, int64_t item, REAL *out) {
 
 /* ---- operands ------------------------------------------------------------ */
 
+static REAL *own_value(const block *b, int32_t n) {
+  const place_of_value *v = &b->e->values[n];
+  return v->rows && !b->is_part ? v->rows + b->first * extent(b->e, n)->all
+                                : b->own + v->slot * b->e->edges;
+}
+
+/* The first number of a value that the block looks at. */
+static const REAL *base_of(const block *b, int32_t n) {
+  const engine *e = b->e;
+  const place_of_value *v = &e->values[n];
+  if (v->home == OWN)
+    return own_value(b, n);
+  if (v->home == EDGE)
+    return b->edge + v->slot * e->edges;
+  if (v->home != GLOBAL)
+    return v->base;
+  return v->base + extent(e, n)->all * (v->place == own_place(e) ? b->first
+                                        : v->place == DFGNN_PLACE_EDGE &&
+                                                own_place(e) == DFGNN_PLACE_DST
+                                            ? b->begin
+                                            : 0);
+}
+
 static operand operand_of(const block *b, int32_t n, int level) {
   const engine *e = b->e;
   const place_of_value *v = &e->values[n];
-  operand a = {.base = v->base, .item = extent(e, n)->all};
+  operand a = {.base = base_of(b, n), .item = extent(e, n)->all};
   set_strides(&a, extent(e, n));
-  int of_row =
-      v->home == OWN || (v->home == GLOBAL && v->place == own_place(e));
   if (v->home == ONCE) {
     a.item = 0;
-  } else if (of_row) {
-    a.base = v->home == OWN ? b->own + v->slot * e->edges
-                            : v->base + b->first * a.item;
+  } else if (v->home == OWN ||
+             (v->home == GLOBAL && v->place == own_place(e))) {
     if (level == DFGNN_LEVEL_EDGE && b->rows == 1)
       a.item = 0;
     else if (level == DFGNN_LEVEL_EDGE)
       a.index = b->row;
-  } else if (v->home == EDGE) {
-    a.base = b->edge + v->slot * e->edges;
-  } else if (v->place != DFGNN_PLACE_EDGE) {
+  } else if (v->home == GLOBAL && v->place != DFGNN_PLACE_EDGE) {
     a.index = b->end[v->place];
-  } else if (own_place(e) != DFGNN_PLACE_DST) {
+  } else if (v->home == GLOBAL && own_place(e) != DFGNN_PLACE_DST) {
     a.index = b->id;
-  } else {
-    a.base += b->begin * a.item;
   }
   return a;
 }

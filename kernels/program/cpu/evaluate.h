@@ -44,17 +44,6 @@ static void read_by(const engine *e, const dfgnn_step *step, int32_t i,
   }
 }
 
-/* Elements of an output's row that are put together before they are written:
- * none where they lie as they are written. */
-static int64_t spread_elements(const engine *e, const dfgnn_step *step) {
-  const dfgnn_port *port = &e->dag->outputs[step->node];
-  const dfgnn_extent to = dfgnn__bind_port(port, e->job->binding);
-  const int lies = step->level == DFGNN_LEVEL_OWN &&
-                   e->dag->nodes[port->node].place == own_place(e) &&
-                   extent(e, port->node)->all == to.all;
-  return lies ? 0 : to.all;
-}
-
 static int64_t wider(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Slots of the values that the walk makes. */
@@ -112,6 +101,12 @@ static dfgnn_status place_values(engine *e) {
       v->slot = e->room_elements;
       e->room_elements += extent(e, step->node)->all;
     }
+  }
+  for (int i = 0; i < walk->count; i++) {
+    const int32_t n = dfgnn__step_value(e->dag, &walk->steps[i]);
+    place_of_value *v = &e->values[n];
+    if (v->home == OWN && !v->rows && !is_lse(e->dag->nodes[n].op))
+      v->rows = rows_of(e, &walk->steps[i]);
   }
   free(last);
   free(live);

@@ -8,23 +8,18 @@
 
 /* The block as compiled bodies see it. */
 static body_block view_of(const block *b, void *const *at) {
-  return (body_block){
-      .at = at,
-      .row = b->row,
-      .index = {[DFGNN_PLACE_DST] = b->end[DFGNN_PLACE_DST],
-                [DFGNN_PLACE_SRC] = b->end[DFGNN_PLACE_SRC],
-                [DFGNN_PLACE_REL] = b->end[DFGNN_PLACE_REL],
-                [DFGNN_PLACE_EDGE] = b->id},
-      .starts = b->starts,
-      .rows = b->rows,
-      .begin = b->begin,
-      .count = b->count,
-      .edges = b->e->edges,
-      .scratch = b->scratch};
-}
-
-static REAL *own_value(const block *b, int32_t n) {
-  return b->own + b->e->values[n].slot * b->e->edges;
+  return (body_block){.at = at,
+                      .row = b->row,
+                      .index = {[DFGNN_PLACE_DST] = b->end[DFGNN_PLACE_DST],
+                                [DFGNN_PLACE_SRC] = b->end[DFGNN_PLACE_SRC],
+                                [DFGNN_PLACE_REL] = b->end[DFGNN_PLACE_REL],
+                                [DFGNN_PLACE_EDGE] = b->id},
+                      .starts = b->starts,
+                      .rows = b->rows,
+                      .begin = b->begin,
+                      .count = b->count,
+                      .edges = b->e->edges,
+                      .scratch = b->scratch};
 }
 
 static int is_lse(int op) { return op == DFGNN_NODE_LSE; }
@@ -144,9 +139,35 @@ static void write_value(block *b, int32_t n, int level,
               rows + edge * shape->all, shape->all);
 }
 
-/* Writes an output, or what later walks read. */
+/* Elements of an output's row that are put together before they are written:
+ * none where they lie as they are written. */
+static int64_t spread_elements(const engine *e, const dfgnn_step *step) {
+  const dfgnn_port *port = &e->dag->outputs[step->node];
+  const dfgnn_extent to = dfgnn__bind_port(port, e->job->binding);
+  const int lies = step->level == DFGNN_LEVEL_OWN &&
+                   e->dag->nodes[port->node].place == own_place(e) &&
+                   extent(e, port->node)->all == to.all;
+  return lies ? 0 : to.all;
+}
+
+/* Where a step writes values of rows, if they lie there as blocks have them. */
+static REAL *rows_of(const engine *e, const dfgnn_step *step) {
+  if (step->kind == DFGNN_STEP_COMPUTE || step->level != DFGNN_LEVEL_OWN)
+    return NULL;
+  if (step->kind == DFGNN_STEP_KEEP)
+    return e->arrays[step->node];
+  return e->job->outputs[step->node].dtype == REAL_DTYPE &&
+                 !spread_elements(e, step)
+             ? e->job->outputs[step->node].data
+             : NULL;
+}
+
+/* Writes an output, or what later walks read, unless it was made there. */
 static void write_step(block *b, const dfgnn_step *step) {
   const engine *e = b->e;
+  if (!b->is_part && rows_of(e, step) &&
+      rows_of(e, step) == e->values[dfgnn__step_value(e->dag, step)].rows)
+    return;
   if (step->kind == DFGNN_STEP_KEEP) {
     const dfgnn_program_array to = {e->arrays[step->node], REAL_DTYPE};
     write_value(b, step->node, step->level, extent(e, step->node), &to);
@@ -166,8 +187,9 @@ static void make_loads(block *b, int level) {
     const dfgnn_node *node = &e->dag->nodes[l->node];
     const int64_t size = extent(e, l->node)->all;
     const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-    REAL *out = (level == DFGNN_LEVEL_OWN ? b->own : b->edge) +
-                e->values[l->node].slot * e->edges;
+    REAL *out = level == DFGNN_LEVEL_OWN
+                    ? own_value(b, l->node)
+                    : b->edge + e->values[l->node].slot * e->edges;
     for (int64_t k = 0; k < items; k++, out += size) {
       int64_t item = level == DFGNN_LEVEL_OWN          ? b->first + k
                      : node->place == DFGNN_PLACE_EDGE ? b->id[k]
@@ -283,7 +305,7 @@ static void run_function(block *b, int number) {
   for (int i = 0; i < f->count; i++) {
     const int32_t n = e->job->body->nodes[f->first + i];
     at[i] = e->all_at[n] >= 0 ? (void *)(b->all + e->all_at[n])
-                              : (void *)operand_of(b, n, DFGNN_LEVEL_EDGE).base;
+                              : (void *)base_of(b, n);
   }
   const body_block view = view_of(b, at);
   e->job->functions[number](&view);
@@ -438,6 +460,7 @@ static void run_long_row(block *parts, int count, int threads) {
   const int64_t degree = end - begin;
   for (int part = 0; part < count; part++) {
     parts[part].first = parts->first;
+    parts[part].is_part = count > 1;
     parts[part].rows = 1;
     parts[part].starts[0] = begin;
     parts[part].starts[1] = end;
