@@ -175,10 +175,11 @@ LOOP void trees(REAL *restrict out, REAL *s) {
 LOOP REAL sum_of(int64_t n, const REAL *a) {
   REAL s[PARTIAL_SUMS] = {0};
   int64_t i = 0;
-  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
+  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS) {
     LOOP_VECTOR
-  for (int k = 0; k < PARTIAL_SUMS; k++)
-    s[k] += a[i + k];
+    for (int k = 0; k < PARTIAL_SUMS; k++)
+      s[k] += a[i + k];
+  }
   for (int k = 0; i + k < n; k++)
     s[k] += a[i + k];
   return tree(s);
@@ -188,10 +189,11 @@ LOOP void dot_sums(REAL *s, int64_t n, const REAL *a, const REAL *b) {
   int64_t i = 0;
   for (int k = 0; k < PARTIAL_SUMS; k++)
     s[k] = 0;
-  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
+  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS) {
     LOOP_VECTOR
-  for (int k = 0; k < PARTIAL_SUMS; k++)
-    s[k] = real_fma(a[i + k], b[i + k], s[k]);
+    for (int k = 0; k < PARTIAL_SUMS; k++)
+      s[k] = real_fma(a[i + k], b[i + k], s[k]);
+  }
   for (int k = 0; i + k < n; k++)
     s[k] = real_fma(a[i + k], b[i + k], s[k]);
 }
