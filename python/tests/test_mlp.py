@@ -324,9 +324,11 @@ def test_devices_agree(dtype, width, by_kernels, device, monkeypatch):
         1) or own(*given))
     have = run(*[t.to(device).requires_grad_() for t in leaves])
     assert bool(ran) == (by_kernels and device.type == "cuda")
-    for a, b in zip(have, want):
+    for number, (a, b) in enumerate(zip(have, want)):
         worst = (a.detach().cpu().double() - b.detach()).abs().max()
-        assert worst <= 5e-2 * b.abs().max()
+        # torch's layer_norm on a CPU sums gradients of scale and shift in bfloat16
+        most = 1e-1 if not ran and number in (5, 6) else 5e-2
+        assert worst <= most * b.abs().max()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
