@@ -24,7 +24,7 @@ def gcn(state, x, edge_index, edge_weight=None):
     sums(state)
     x, sizes = single(x)
     loops = state["add_self_loops"]
-    if state["cached"]:
+    if state["cached"] or state.get("_cached_edge_index") is not None:
         graph, edge_weight = _cached(state, edge_index, sizes)
     elif edge_weight is None:
         graph = graph_of(edge_index, sizes, loops)

@@ -409,7 +409,7 @@ def _normalized(call):
 
 
 def _gcn_reason(layer):
-    if layer.cached:
+    if layer.cached or layer._cached_edge_index is not None:
         return "it keeps its edges"
     if reductions(_aggregation(layer)) != ("sum",):
         return "its messages are not summed"
