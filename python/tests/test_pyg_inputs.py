@@ -300,6 +300,8 @@ REFUSED = {
         G.RGCNConv(W, 4, 2), (x.tolist(), e, torch.arange(E) % 2)),
     "whole numbers for RGCN": lambda x, e, a: (
         G.RGCNConv(W, 4, 2), (x.int(), e, torch.arange(E) % 2)),
+    "maxima for FastRGCN": lambda x, e, a: (
+        G.FastRGCNConv(W, 4, 2, aggr="max"), (x, e, torch.arange(E) % 2)),
     "whole numbers for LG": lambda x, e, a: (G.LGConv(), (x.int(), e)),
     "booleans for GEN": lambda x, e, a: (G.GENConv(W, W), (x > 0, e)),
     "nodes for a sorting message": lambda x, e, a: (Sorting(), (x, e + 3)),

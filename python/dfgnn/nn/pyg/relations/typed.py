@@ -59,7 +59,8 @@ def _refusal(layer, x_l, x_r, edge_index, edge_type):
             or edge_type.numel() != edge_index.size(1) \
             or edge_type.dtype not in (torch.int32, torch.int64):
         return "its edges are no edge_index with types"
-    if reductions(layer.aggr_module) is None:
+    if reductions(layer.aggr_module) is None or \
+            _is_fast(layer) and not _adds(layer):
         return "no kernel reduces by " + type(layer.aggr_module).__name__
     if typing.WITH_SEGMM and not is_sum(layer) and layer.num_bases is None \
             and layer.num_blocks is None and not _is_fast(layer):
