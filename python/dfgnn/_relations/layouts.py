@@ -29,10 +29,10 @@ class Block(NamedTuple):
 def derived(method):
     """A method whose result for the same arguments is made once."""
     @functools.wraps(method)
-    def kept(self, *args):
+    def wrapper(self, *args):
         return self._derive((method.__name__, *args),
                             lambda: method(self, *args))
-    return kept
+    return wrapper
 
 
 class Schema:
@@ -48,7 +48,7 @@ class Schema:
     def _set_schema(self, relations, num_nodes):
         self.relations = tuple(map(_checked_relation, relations))
         self.num_relations = len(self.relations)
-        self._made = {}
+        self._derived = {}
         self._set_sizes(num_nodes)
 
     def _set_sizes(self, num_nodes):
@@ -73,10 +73,10 @@ class Schema:
         self.node_types = tuple(self.num_src)
 
     def _derive(self, key, make):
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = lasting(make)
-        return found
+        value = self._derived.get(key)
+        if value is None:
+            value = self._derived[key] = lasting(make)
+        return value
 
     # ---- layouts
 
@@ -120,12 +120,12 @@ class Schema:
         """By type that has relations on this side, its Block of
         by_relation()."""
         kinds, sizes = self._side(side)
-        found, first = {}, 0
+        blocks, first = {}, 0
         for kind in dict.fromkeys(kinds):
             relations = tuple(r for r, k in enumerate(kinds) if k == kind)
-            found[kind] = Block(first, sizes[kind], relations)
+            blocks[kind] = Block(first, sizes[kind], relations)
             first += sizes[kind] * len(relations)
-        return found
+        return blocks
 
     def split_blocks(self, side, rows):
         """By type the [nodes, relations, ...] of a tensor by the rows of

@@ -81,11 +81,11 @@ class _Relations(Family):
 
     def derive(self, call, outs, grads, wanted):
         read = _Read(call)
-        found, = self((call.name, [1, *call.counts[1:]], ()), call[4:],
-                      [*grads, *call.tensors])
+        grad, = self((call.name, [1, *call.counts[1:]], ()), call[4:],
+                     [*grads, *call.tensors])
         return [part if want and kind in read.begins else None
                 for kind, (part, want) in enumerate(zip(
-                    found.split(read.sent), wanted))] + [None] * (
+                    grad.split(read.sent), wanted))] + [None] * (
             len(read.edges) - 1)
 
 

@@ -67,8 +67,8 @@ def numbered(graph, side):
 def pairs_in(graph, layout, side="dst"):
     """[pairs] int64 the rows of a side's pairs in a layout that has one for
     each node of each relation, or of each type."""
-    found, turn = graph.numbered(side), graph.in_turn(side)
-    return moved(found.rows.clone(), found.counts, layout.step, [
+    numbered, turn = graph.numbered(side), graph.in_turn(side)
+    return moved(numbered.rows.clone(), numbered.counts, layout.step, [
         begin - first * step for begin, step, first in zip(
             layout.begin, layout.step, turn.begin)])
 
@@ -119,12 +119,12 @@ def senders(graph, rows, align=1):
     place, of_edge, starts = _placed(graph, "src", align)
     nodes = graph.by_node("src")
     node = graph.pairs_in(nodes, "src")
-    # places that no pair has stay without an edge
-    taken = gatherer(node, nodes.size) if align == 1 else graph.graph_between(
-        torch.stack([node, place]), starts[-1], nodes.size)
+    # a place without a pair has no edge
+    pair_rows = gatherer(node, nodes.size) if align == 1 else \
+        graph.graph_between(torch.stack([node, place]), starts[-1], nodes.size)
     return Senders(graph.graph_between(
         torch.stack([of_edge, graph.positions("dst", rows)]), rows.size,
-        starts[-1]), taken, starts)
+        starts[-1]), pair_rows, starts)
 
 
 def gatherer(index, num_src):

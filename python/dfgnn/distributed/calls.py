@@ -44,7 +44,7 @@ class _Call(NamedTuple):
     def far(self, inputs, halo):
         """The inputs of the outer matrix: its destinations are the boundary,
         its sources the halo."""
-        split, found = self.graph.split, []
+        split, tensors = self.graph.split, []
         halo = dict(zip(self.sources, halo))
         halo[self.spec.fields.get("scale_src")] = self.halo_scale
         for number, (about, t) in enumerate(zip(self.spec.inputs, inputs)):
@@ -52,8 +52,8 @@ class _Call(NamedTuple):
                 t = halo.get(number)
             elif about.dims[0] == "N":
                 t = split.at_boundary(t)
-            found.append(t)
-        return by_edge(self.spec, found,
+            tensors.append(t)
+        return by_edge(self.spec, tensors,
                        lambda t: t.index_select(0, split.far_edges))
 
     def recipe(self, matrix, inputs):
@@ -270,11 +270,11 @@ def sums(graph, op, value, weight, self_loops, symmetric):
     value = value.contiguous()
     if op in _SUMS and (weight is None) == (op != "spmm-weighted"):
         scales, halo = _scales(graph, op, value.dtype, symmetric)
-        given = {"value": value, **scales}
+        inputs = {"value": value, **scales}
         if weight is not None:
-            given["edge_weight"] = weight
+            inputs["edge_weight"] = weight
         name = "spmm-sum" if weight is None else "spmm-weighted"
-        return _run(graph, name, OPERATORS[name].given(given), sum_settings(),
+        return _run(graph, name, OPERATORS[name].given(inputs), sum_settings(),
                     halo_scale=halo)
     table = graph.extend(value)
     # a rank without edges sends gradients back, too, since others wait for it

@@ -24,12 +24,12 @@ class Split:
         self.near_edges = (~far).nonzero().view(-1)
         self.far_edges = far.nonzero().view(-1)
         far_rows = rows[self.far_edges]
-        met = torch.zeros(num_dst, dtype=torch.bool, device=rows.device)
-        met[far_rows] = True
-        self.boundary, count = None, int(met.sum())
+        is_boundary = torch.zeros(num_dst, dtype=torch.bool, device=rows.device)
+        is_boundary[far_rows] = True
+        self.boundary, count = None, int(is_boundary.sum())
         if count < self.ALL_ROWS * num_dst:
-            self.boundary = met.nonzero().view(-1)
-            far_rows = met.cumsum(0)[far_rows] - 1
+            self.boundary = is_boundary.nonzero().view(-1)
+            far_rows = is_boundary.cumsum(0)[far_rows] - 1
         else:
             count = num_dst
         self.interior = self._matrix(
@@ -156,8 +156,8 @@ class DistGraph(Graph):
         """The numbers that with_self_loops() of the whole graph would give the
         edges: earlier rows have lost their loops, and have one new loop
         each."""
-        own = self.dst[self.indices == self.dst]
-        gone = self.exchange_lists(self.nodes[own])
+        looped = self.dst[self.indices == self.dst]
+        gone = self.exchange_lists(self.nodes[looped])
         first = (self.first_edge + self.nodes
                  - torch.searchsorted(gone, self.nodes))
         place = (torch.arange(plain.num_edges, device=self.device)
@@ -205,11 +205,11 @@ class DistGraph(Graph):
         `to`, None elsewhere; on all ranks by default.  If it is saved, any
         number of ranks can load it."""
         x = x.detach().cpu()
-        found = start.gather((self.nodes.cpu(), x), self.group)
+        parts = start.gather((self.nodes.cpu(), x), self.group)
         if to is not None and to != self.rank:
             return None
         whole = x.new_zeros((self.total_nodes,) + tuple(x.shape[1:]))
-        for rows, values in found:
+        for rows, values in parts:
             whole[rows] = values
         return whole
 

@@ -176,10 +176,10 @@ class _Extend(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         exchange = ctx.exchange
-        own = grad.size(0) - exchange.num_halo
-        mine = grad[:own].clone()
+        num_own = grad.size(0) - exchange.num_halo
+        mine = grad[:num_own].clone()
         buffer, (there,) = exchange.begin_back(ctx.layout)
-        there.copy_(grad[own:])
+        there.copy_(grad[num_own:])
         pending = exchange.start_back(ctx.layout, buffer)
         returned = pending.wait()
         exchange.add_returned([mine], returned)

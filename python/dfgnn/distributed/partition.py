@@ -165,13 +165,13 @@ class Partition:
 
     def part(self, rank):
         """The :class:`Part` of a rank."""
-        found = ctypes.POINTER(_abi.Part)()
+        pointer = ctypes.POINTER(_abi.Part)()
         lib = library()
         check(lib.dfgnn_part_create(
-            ctypes.byref(found), ctypes.byref(_host_csr(self._graph)),
+            ctypes.byref(pointer), ctypes.byref(_host_csr(self._graph)),
             self.owner.ctypes.data, self.parts, rank))
         try:
-            p = found.contents
+            p = pointer.contents
             wide = numpy.int64
             return Part(
                 p.parts, p.rank, p.total_nodes, p.total_edges,
@@ -185,7 +185,7 @@ class Partition:
                 _array(p.offset, p.nodes + 1, wide),
                 _array(p.index, p.edges, numpy.int32))
         finally:
-            lib.dfgnn_part_free(found)
+            lib.dfgnn_part_free(pointer)
 
     def save(self, folder):
         """Writes folder/part-R-of-P.npz for each rank."""
@@ -230,7 +230,7 @@ def partition(graph, parts, method="metis", *, num_nodes=None):
             "destinations, expected a square one, whose nodes are both")
     graph = graph.cpu()
     if not isinstance(method, str):
-        owner = _given(method, graph.num_dst, parts)
+        owner = _owner_of(method, graph.num_dst, parts)
     elif method in _abi.PARTITIONINGS:
         owner = numpy.empty(graph.num_dst, numpy.int32)
         check(library().dfgnn_csr_partition(
@@ -242,7 +242,7 @@ def partition(graph, parts, method="metis", *, num_nodes=None):
     return Partition(graph, owner, parts)
 
 
-def _given(method, nodes, parts):
+def _owner_of(method, nodes, parts):
     owner = torch.as_tensor(method)
     if owner.dim() != 1 or owner.numel() != nodes or \
             owner.is_floating_point() or owner.dtype == torch.bool:

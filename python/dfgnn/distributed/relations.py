@@ -61,13 +61,13 @@ class HeteroPart(NamedTuple):
                 "as HeteroPartition.save() writes it")
         with numpy.load(path, allow_pickle=False) as file:
             about = json.loads(bytes(file["about"]).decode())
-            found = cls(part, dict(map(tuple, about["types"])),
-                        about["relations"] if isinstance(
-                            about["relations"], int)
-                        else [tuple(r) for r in about["relations"]],
-                        file["edge_type"], file["edge_number"])
-        found._check(path)
-        return found
+            result = cls(part, dict(map(tuple, about["types"])),
+                         about["relations"] if isinstance(
+                             about["relations"], int)
+                         else [tuple(r) for r in about["relations"]],
+                         file["edge_type"], file["edge_number"])
+        result._check(path)
+        return result
 
     def _check(self, path):
         count = self.relations if isinstance(self.relations, int) else len(
@@ -201,12 +201,12 @@ class DistHeteroGraph(HeteroGraph):
             raise ValueError("nodes of the part are not in order of types")
         # extend() has those of a type together: its own nodes, then its halo
         self._order = kind.argsort(stable=True)
-        counts, own = (torch.bincount(t, minlength=len(sizes)).tolist()
-                       for t in (kind, own_kind))
+        counts, own_counts = (torch.bincount(t, minlength=len(sizes)).tolist()
+                              for t in (kind, own_kind))
         self._counts, self.nodes, self.halo = counts, {}, {}
         place, first = torch.empty_like(everyone), 0
         for (name, size), nodes, n in zip(
-                sizes.items(), self._order.split(counts), own):
+                sizes.items(), self._order.split(counts), own_counts):
             numbers = everyone[nodes] - first
             self.nodes[name], self.halo[name] = numbers[:n], numbers[n:]
             place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
@@ -230,8 +230,8 @@ class DistHeteroGraph(HeteroGraph):
         table = self.ranks.extend(torch.cat(
             [F.pad(part, (0, widest - part.size(1))) for part in rows]))
         parts = table.index_select(0, self._order).split(self._counts)
-        return {kind: part[:, :own.size(1)].reshape(
-            -1, *x[kind].shape[1:]) for (kind, part), own in zip(
+        return {kind: part[:, :flat.size(1)].reshape(
+            -1, *x[kind].shape[1:]) for (kind, part), flat in zip(
                 zip(self.num_dst, parts), rows)}
 
     def mean_of(self, kind, rows):

@@ -26,21 +26,21 @@ def ranks(group):
 def gather(value, group):
     """The values of all ranks."""
     world = ranks(group)[1]
-    found = [value]
+    values = [value]
     if world > 1:
-        found = [None] * world
-        dist.all_gather_object(found, value, group=group)
-    return found
+        values = [None] * world
+        dist.all_gather_object(values, value, group=group)
+    return values
 
 
 def all_or_none(problem, group, what):
     """Raises in all ranks what went wrong in one, so that none waits."""
-    for rank, found in enumerate(gather(
+    for rank, message in enumerate(gather(
             None if problem is None else str(problem), group)):
-        if found is not None:
+        if message is not None:
             if problem is not None:
                 raise problem
-            raise DistributedError(f"rank {rank} {what}: {found}")
+            raise DistributedError(f"rank {rank} {what}: {message}")
 
 
 def load(make, group):
@@ -109,19 +109,19 @@ def agree(group=None):
     devices = [torch.device("cpu")]
     if torch.cuda.is_available():
         devices.append(torch.device("cuda", torch.cuda.current_device()))
-    problem, told = None, [None]
+    problem, choices = None, [None]
     try:
         if rank == 0 and world > 1:
-            told = [{d.type: _choices(d) for d in devices}]
+            choices = [{d.type: _choices(d) for d in devices}]
     except (Error, OSError) as error:
         problem = error
     all_or_none(problem, group, "cannot save what it chooses by")
     if world > 1:
         dist.broadcast_object_list(
-            told, dist.get_global_rank(group, 0) if group else 0, group)
+            choices, dist.get_global_rank(group, 0) if group else 0, group)
         for device in devices:
-            if device.type in told[0]:
-                _take(device, told[0][device.type])
+            if device.type in choices[0]:
+                _take(device, choices[0][device.type])
     _execute.forget_plans()
     _measure.measure(False)
 
@@ -159,17 +159,17 @@ def check_part(part, group, device):
                 f"expected part {other} of {world}: one part a rank")
         for name, value in everyone[0][1].items():
             if theirs[name] != value:
-                found, wanted = (f"{v:016x}" if isinstance(v, int) else v
-                                 for v in (theirs[name], value))
+                actual, expected = (f"{v:016x}" if isinstance(v, int) else v
+                                    for v in (theirs[name], value))
                 raise DistributedError(
                     f"rank {other} differs from rank 0 in its {name}: "
-                    f"{found}, expected {wanted}" + _ADVICE.get(name, ""))
+                    f"{actual}, expected {expected}" + _ADVICE.get(name, ""))
 
 
 def settle(exchange, group):
     """Sets in exchange whether any rank sends anything, and the generator of
     dropout's seeds, which gives all ranks the same."""
     base = int(torch.randint((1 << 62), (1,)))
-    found = gather((exchange.num_halo, base), group)
-    exchange.silent = not any(count for count, _ in found)
-    exchange.seeds = torch.Generator().manual_seed(found[0][1])
+    everyone = gather((exchange.num_halo, base), group)
+    exchange.silent = not any(count for count, _ in everyone)
+    exchange.seeds = torch.Generator().manual_seed(everyone[0][1])

@@ -140,9 +140,9 @@ def _transpose(eqn, x):
     order = eqn.params["permutation"]
     if not x.shape:
         return x
-    made = ordered(x, order)
-    x.recorder.exchanged[made.handle] = x, order
-    return made
+    result = ordered(x, order)
+    x.recorder.exchanged[result.handle] = x, order
+    return result
 
 
 def _slice(eqn, x):
@@ -250,8 +250,8 @@ def _inner(eqn):
     """The jaxpr of a call, or None."""
     if eqn.primitive.name not in _CALLS:
         return None
-    found = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
-    return getattr(found, "jaxpr", found)
+    jaxpr = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
+    return getattr(jaxpr, "jaxpr", jaxpr)
 
 
 _NAMED = {  # of JAX: the function, its second argument, and the operation
@@ -311,11 +311,11 @@ def _same_derivatives(first, second, variables):
     """Whether they are the same at points where derivatives have corners."""
     points = np.array([0, 1, -1, 6, .3, -.7, 3, -3, -6])
     for k in range(len(points)):
-        given = [jnp.asarray(np.resize(np.roll(points, k), v.aval.shape),
-                             v.aval.dtype) for v in variables]
-        along = [jnp.cos(x + n) for n, x in enumerate(given)]
+        inputs = [jnp.asarray(np.resize(np.roll(points, k), v.aval.shape),
+                              v.aval.dtype) for v in variables]
+        along = [jnp.cos(x + n) for n, x in enumerate(inputs)]
         a, b = (jax.jvp(lambda *x, one=one: jax.core.eval_jaxpr(
-            one, (), *x), given, along)[1] for one in (first, second))
+            one, (), *x), inputs, along)[1] for one in (first, second))
         if not all(np.allclose(x, y, 1e-3, 1e-5, equal_nan=True)
                    for x, y in zip(a, b)):
             return False
@@ -327,8 +327,8 @@ def _same_derivatives(first, second, variables):
 def _line_of(eqn):
     try:
         from jax._src import source_info_util
-        found = source_info_util.summarize(eqn.source_info)
-        return "" if found == "unknown" else found
+        line = source_info_util.summarize(eqn.source_info)
+        return "" if line == "unknown" else line
     except Exception:  # private, so that it may go
         return ""
 
@@ -337,12 +337,12 @@ def _translate(w, eqn, values):
     name = eqn.primitive.name
     inner = _inner(eqn)
     if inner is not None:
-        made = _named(eqn, values)
-        if made is None and name == "custom_jvp_call":
+        result = _named(eqn, values)
+        if result is None and name == "custom_jvp_call":
             with jax.ensure_compile_time_eval():
-                made = _custom(eqn, inner, values)
-        if made is not None:
-            return made
+                result = _custom(eqn, inner, values)
+        if result is not None:
+            return result
         consts = getattr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")),
                          "consts", ())
         return walk(w, inner, consts, values)
@@ -364,26 +364,26 @@ def _translate(w, eqn, values):
 def walk(w, jaxpr, consts, values):
     """The values of a jaxpr's results.  Numpy arrays among the values are
     constants; what is made of them alone is computed here."""
-    found = dict(zip(jaxpr.constvars, map(w.captured, consts)))
-    found.update(zip(jaxpr.invars, values))
+    by_var = dict(zip(jaxpr.constvars, map(w.captured, consts)))
+    by_var.update(zip(jaxpr.invars, values))
 
     def read(var):
         return (np.asarray(var.val) if isinstance(var, core.Literal)
-                else found[var])
+                else by_var[var])
 
     for eqn in jaxpr.eqns:
         values = [read(v) for v in eqn.invars]
         if all(isinstance(v, np.ndarray) for v in values) and \
                 not eqn.primitive.name.startswith("dfgnn_"):
             with jax.ensure_compile_time_eval():
-                made = eqn.primitive.bind(*values, **eqn.params)
-            made = (list(map(np.asarray, made))
-                    if eqn.primitive.multiple_results else np.asarray(made))
+                result = eqn.primitive.bind(*values, **eqn.params)
+            result = (list(map(np.asarray, result))
+                      if eqn.primitive.multiple_results else np.asarray(result))
         else:
             with at_line(_line_of(eqn) or place_of_line()):
                 if any(0 in var.aval.shape for var in eqn.outvars):
                     refuse("an array without elements")
-                made = _translate(w, eqn, list(map(w.value, values)))
-        found.update(zip(eqn.outvars,
-                         made if isinstance(made, list) else [made]))
+                result = _translate(w, eqn, list(map(w.value, values)))
+        by_var.update(zip(eqn.outvars,
+                          result if isinstance(result, list) else [result]))
     return [read(v) for v in jaxpr.outvars]

@@ -44,7 +44,7 @@ def _execute(program, dtypes, tf32, graph, seed, tensors):
         TARGET, [jax.ShapeDtypeStruct(rows[port.place] + port.shape, dtype)
                  for port, dtype in zip(program.outputs, dtypes)],
         vmap_method="sequential")
-    made = call(
+    outs = call(
         graph.offsets, graph.indices, seed, *tensors, program=program.name,
         arguments=",".join(("offsets", "indices", "seed", *(
             port.name for port in program.inputs))),
@@ -57,7 +57,7 @@ def _execute(program, dtypes, tf32, graph, seed, tensors):
             return x
         real = jnp.arange(edges) < graph.offsets[-1]
         return jnp.where(real.reshape((edges,) + (1,) * (x.ndim - 1)), x, 0)
-    return tuple(map(finished, program.outputs, made))
+    return tuple(map(finished, program.outputs, outs))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -83,8 +83,8 @@ def _wide(dtypes):
 @functools.lru_cache(maxsize=512)
 def _runner(name, dtypes, tf32=False):
     """The function of (graph, seed, tensors) that executes a program, whose
-    outputs have these types; tf32: whether an operator may round to it.  Its gradient is such a function of the program
-    that is derived, and so on."""
+    outputs have these types; tf32: whether an operator may round to it.  The
+    gradient is such a function of the derived program, and so on."""
     program = _program_handle.named(name)
 
     @jax.custom_vjp
@@ -98,13 +98,13 @@ def _runner(name, dtypes, tf32=False):
             is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
         kept = program.keep((True,) * len(program.outputs), wanted)
         wide = _wide([t.dtype.name for t in tensors])
-        made = _runner(kept.name, dtypes + (wide,) * (
+        outs = _runner(kept.name, dtypes + (wide,) * (
             len(kept.outputs) - len(dtypes)), tf32)(graph, seed, tensors)
         about = _Static((kept.name, wanted))
-        return made[:len(dtypes)], (about, graph, seed, tensors, made)
+        return outs[:len(dtypes)], (about, graph, seed, tensors, outs)
 
     def backward(saved, cotangents):
-        about, graph, seed, tensors, made = saved
+        about, graph, seed, tensors, outs = saved
         name, wanted = about.value
         kept = _program_handle.named(name)
         present = [not isinstance(c, SymbolicZero) for c in cotangents]
@@ -112,15 +112,15 @@ def _runner(name, dtypes, tf32=False):
             return None, None, tuple(map(jnp.zeros_like, tensors))
         present += [False] * (len(kept.outputs) - len(present))
         gradient = kept.gradient(present, wanted)
-        sources = {INPUT: tensors, OUTPUT: made, COTANGENT: cotangents}
+        sources = {INPUT: tensors, OUTPUT: outs, COTANGENT: cotangents}
         read = tuple(sources[port.role][port.of] for port in gradient.inputs)
-        # those of parameters are sums of all rows
+        # gradients of parameters are sums over all rows
         wide = _wide([t.dtype.name for t in tensors])
-        found = iter(_runner(gradient.name, tuple(
+        grads = iter(_runner(gradient.name, tuple(
             wide if port.place == PARAM else tensors[port.of].dtype.name
             for port in gradient.outputs), tf32)(graph, seed, read))
         return None, None, tuple(
-            next(found).astype(t.dtype) if w else jnp.zeros_like(t)
+            next(grads).astype(t.dtype) if w else jnp.zeros_like(t)
             for w, t in zip(wanted, tensors))
 
     run.defvjp(forward, backward, symbolic_zeros=True)
@@ -185,11 +185,11 @@ class EdgeProgram(MessageFunction):
 
     letters = "i", "j", "e"
 
-    def _inputs(self, given, others):
+    def _inputs(self, by_letter, others):
         """(names, places, tensors) of a call, and the function of the values
         of one edge."""
         names, places, tensors = [], [], []
-        for letter, arrays in given.items():
+        for letter, arrays in by_letter.items():
             if arrays and letter not in self.names:
                 raise TypeError(f"{self.__name__} takes no {letter}")
             for name, array in (arrays or {}).items():
@@ -211,7 +211,7 @@ class EdgeProgram(MessageFunction):
         def function(*values):
             values = iter(values)
             arguments = {letter: Names(letter, {
-                name: next(values) for name in given[letter] or {}})
+                name: next(values) for name in by_letter[letter] or {}})
                 for letter in self.letters if letter in self.names}
             filled = [next(values) if here else leaf
                       for here, leaf in zip(is_array, leaves)]
@@ -225,9 +225,9 @@ class EdgeProgram(MessageFunction):
         single = []
 
         def flat(*values):
-            made = function(*values)
-            single.append(not isinstance(made, (tuple, list)))
-            return [made] if single[-1] else list(made)
+            result = function(*values)
+            single.append(not isinstance(result, (tuple, list)))
+            return [result] if single[-1] else list(result)
         closed = jax.make_jaxpr(flat)(*(
             jax.ShapeDtypeStruct(t.shape[place != PARAM:], t.dtype)
             for t, place in zip(tensors, places)))
@@ -269,11 +269,11 @@ class EdgeProgram(MessageFunction):
                     f"rows, got {described(tensors[k])}")
             if place == EDGE:
                 tensors[k] = _to_graph_order(graph, tensors[k])
-        made = _runner(call.program.name, call.dtypes)(
+        outs = _runner(call.program.name, call.dtypes)(
             graph, _seed(key, self.__name__, call.random), tuple(tensors))
-        made = tuple(_to_caller_order(graph, x) if place == EDGE else x
-                     for x, place in zip(made, call.outputs))
-        return made[0] if call.single else made
+        outs = tuple(_to_caller_order(graph, x) if place == EDGE else x
+                     for x, place in zip(outs, call.outputs))
+        return outs[0] if call.single else outs
 
     def text(self, i=None, j=None, e=None, **others):
         """The program of these arrays, as text: dfgnn-program(5)."""
@@ -310,8 +310,8 @@ class TextProgram:
         """The axes after the rows, names or numbers, as the text has them."""
         if not port.shape:
             return []
-        found = re.search(rf"\b{port.name}\[([^]]*)\]", self.program.text)
-        return [axis.strip() for axis in found[1].split(",")]
+        match = re.search(rf"\b{port.name}\[([^]]*)\]", self.program.text)
+        return [axis.strip() for axis in match[1].split(",")]
 
     def _sized(self, tensors):
         """The program with the sizes of these tensors."""
@@ -328,28 +328,28 @@ class TextProgram:
     def run(self, graph, tensors, kind, key=None, tf32=False):
         """The outputs, of this type."""
         program, ordered = self._sized(tensors), []
-        for port, own in zip(program.inputs, self.program.inputs):
+        for port, declared in zip(program.inputs, self.program.inputs):
             array, rows = tensors[port.name], _rows(graph)[port.place]
             if array.shape != rows + port.shape:
-                axes = [*_ROWS[port.place], *self._axes(own)]
+                axes = [*_ROWS[port.place], *self._axes(declared)]
                 raise ValueError(
                     f"{port.name} must be [{', '.join(axes)}] = "
                     f"{list(rows + port.shape)}, got {described(array)}")
             ordered.append(_to_graph_order(graph, array)
                            if port.place == EDGE else array)
-        made = _runner(program.name, (kind,) * len(program.outputs), tf32)(
+        outs = _runner(program.name, (kind,) * len(program.outputs), tf32)(
             graph, _seed(key, "the program", "dropout(" in program.text),
             tuple(ordered))
         return tuple(_to_caller_order(graph, x) if port.place == EDGE else x
-                     for x, port in zip(made, program.outputs))
+                     for x, port in zip(outs, program.outputs))
 
     def __call__(self, graph, *, key=None, **tensors):
         """tensors: the program's inputs by name.  Returns its output, or a
         tuple of them."""
         tensors = {name: _real(name, t) for name, t in tensors.items()}
-        made = self.run(graph, tensors, jnp.result_type(
+        outs = self.run(graph, tensors, jnp.result_type(
             *tensors.values()).name, key)
-        return made[0] if len(made) == 1 else made
+        return outs[0] if len(outs) == 1 else outs
 
     def text(self, **tensors):
         return self._sized(tensors).text
