@@ -71,7 +71,7 @@ template <class K> struct attend_row : lane_map<K> {
 
   /* The part of a row that is loaded before its turn comes. */
   struct early {
-    row_work w;
+    row_edges w;
     bool active;
     int index; /* the lane's first source */
     pack q[QC];
@@ -95,7 +95,7 @@ template <class K> struct attend_row : lane_map<K> {
    * `last`. */
   __device__ __forceinline__ void run(state &z, early &e, int unit,
                                       int last) const {
-    const row_work w = e.w;
+    const row_edges w = e.w;
     const bool active = e.active;
     const int first = e.index;
     begin_row(z, e);
@@ -108,7 +108,7 @@ template <class K> struct attend_row : lane_map<K> {
   /* ---- what walk_edges() asks for ---------------------------------------- */
 
   using ahead = int; /* the source */
-  __device__ __forceinline__ const int *first_of(const row_work &w) const {
+  __device__ __forceinline__ const int *first_of(const row_edges &w) const {
     return w.indices + lane_of_row();
   }
   struct label {
@@ -165,7 +165,7 @@ template <class K> struct attend_row : lane_map<K> {
 
   template <bool WHOLE>
   __device__ __forceinline__ void
-  edges(state &z, const row_work &, const label &x, int from, int left) const {
+  edges(state &z, const row_edges &, const label &x, int from, int left) const {
     int j[U];
     unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, x.index, from + u * sides());
@@ -320,7 +320,7 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   /* Merges the sides and writes the row. */
-  __device__ __forceinline__ void finish(const row_work &w, bool active,
+  __device__ __forceinline__ void finish(const row_edges &w, bool active,
                                          state &z) const {
     unroll<S>([&](int h) {
       rescale(z, h, merge_state(w, active, h, z.m[h], z.l[h]));
@@ -331,7 +331,7 @@ template <class K> struct attend_row : lane_map<K> {
     });
   }
 
-  __device__ __forceinline__ A merge_state(const row_work &w, bool active,
+  __device__ __forceinline__ A merge_state(const row_edges &w, bool active,
                                            int h, A m, A l) const {
     A top = m, factor = A(1);
     if (group > L) {
@@ -346,7 +346,7 @@ template <class K> struct attend_row : lane_map<K> {
     return factor;
   }
 
-  __device__ __forceinline__ void store_state(const row_work &w, bool active,
+  __device__ __forceinline__ void store_state(const row_edges &w, bool active,
                                               int h, A m, A l) const {
     if (!active || side() != 0 || !this->first_of_head() || !has_head(h))
       return;
@@ -361,7 +361,7 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   __device__ __forceinline__ void store(const A (&x)[VEC], int c,
-                                        const row_work &w) const {
+                                        const row_edges &w) const {
     if (w.slot >= 0) {
       A *to = partial + (int64_t(w.slot) * HEADS + head(map::state(c))) * DIM +
               feature(c);

@@ -26,10 +26,10 @@ struct heavy_row {
     parts = ceil_div(degree, share);
     indices = p.indices + begin;
   }
-  __device__ __forceinline__ row_work part(int number) const {
+  __device__ __forceinline__ row_edges part(int number) const {
     const int from = number * share;
-    return row_work{row, number, max(0, min(share, degree - from)),
-                    indices + from};
+    return row_edges{row, number, max(0, min(share, degree - from)),
+                     indices + from};
   }
 };
 

@@ -43,7 +43,7 @@ template <int L, int U, class Row>
 __device__ __forceinline__ void
 walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
           int unit, int last) {
-  row_work w;
+  row_edges w;
   typename Row::ahead first;
   const bool active = find_row(w, schedule, row.group, unit, last);
   row.load(first, row.first_of(w), row.lane_of_row() < w.degree);
@@ -139,7 +139,7 @@ template <class K> struct grad_row : lane_map<K> {
     return static_cast<const A *>(array) + int64_t(row) * HEADS + head(h);
   }
 
-  __device__ __forceinline__ void begin_row(state &z, const row_work &w,
+  __device__ __forceinline__ void begin_row(state &z, const row_edges &w,
                                             bool active) const {
     unroll<OWN>([&](int t) { this->own(z.own[t], p.own[t], w.row, active); });
     unroll<TO, C, VEC>([&](int t, int c, int i) { z.sum[t][c][i] = A(0); });
@@ -156,7 +156,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   /* Finds a destination's lse and delta, and leaves them for the walk over
    * columns. */
-  __device__ __forceinline__ void own_stats(state &z, const row_work &w,
+  __device__ __forceinline__ void own_stats(state &z, const row_edges &w,
                                             bool active) const {
     unroll<S>([&](int h) { z.delta[h] = A(0); });
     unroll<C>([&](int c) {
@@ -194,7 +194,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   using ahead = grad_ahead;
   using label = grad_label;
-  __device__ __forceinline__ const int *first_of(const row_work &w) const {
+  __device__ __forceinline__ const int *first_of(const row_edges &w) const {
     return w.indices + lane_of_row();
   }
   __device__ __forceinline__ void read(ahead &x, const int *at,
@@ -228,8 +228,9 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  edges(state &z, const row_work &w, const label &x, int from, int left) const {
+  __device__ __forceinline__ void edges(state &z, const row_edges &w,
+                                        const label &x, int from,
+                                        int left) const {
     int j[U];
     nodes(j, x.index, from);
     fetch<WHOLE>(z, j, left);
@@ -259,7 +260,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   template <bool WHOLE>
   __device__ __forceinline__ void
-  terms(A (&weight)[U * S], A (&score)[U * S], state &z, const row_work &w,
+  terms(A (&weight)[U * S], A (&score)[U * S], state &z, const row_edges &w,
         const int (&j)[U], const label &edge, int from, int left) const {
     if constexpr (GIVEN)
       given_terms<WHOLE>(weight, score, z, j,
@@ -415,7 +416,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   /* ---- the end of a row -------------------------------------------------- */
 
-  __device__ __forceinline__ void finish(state &z, const row_work &w,
+  __device__ __forceinline__ void finish(state &z, const row_edges &w,
                                          bool active) const {
     Grad::finish(*this, z);
     if constexpr (SCALARS) {
@@ -431,7 +432,7 @@ template <class K> struct grad_row : lane_map<K> {
     });
   }
 
-  __device__ __forceinline__ void store_scalar(const row_work &w, int h,
+  __device__ __forceinline__ void store_scalar(const row_edges &w, int h,
                                                bool active, A x) const {
     if (!active || side() != 0 || !first_of_head() || !has_head(h))
       return;
@@ -443,7 +444,7 @@ template <class K> struct grad_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void store_vector(const row_work &w, int t, int c,
+  __device__ __forceinline__ void store_vector(const row_edges &w, int t, int c,
                                                const A (&x)[VEC]) const {
     if (w.slot >= 0) {
       A *to = static_cast<A *>(p.partial) +

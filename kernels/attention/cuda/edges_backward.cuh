@@ -174,7 +174,7 @@ template <class K> struct edge_backward : edge_row<K> {
     });
   }
 
-  __device__ __forceinline__ void finish(state &z, const row_work &) const {
+  __device__ __forceinline__ void finish(state &z, const row_edges &) const {
     if constexpr (GAT) {
       this->sum_sides(z.sum);
     } else {
@@ -188,7 +188,7 @@ template <class K> struct edge_backward : edge_row<K> {
 
   /* product: W z of the block's rows. */
   __device__ __forceinline__ void store(state &z, const A *product,
-                                        const row_work &w) const {
+                                        const row_edges &w) const {
     if constexpr (GAT) {
       store_scores(z, w);
       return;
@@ -203,7 +203,7 @@ template <class K> struct edge_backward : edge_row<K> {
   }
 
   __device__ __forceinline__ void store_scores(const state &z,
-                                               const row_work &w) const {
+                                               const row_edges &w) const {
     unroll<S>([&](int h) {
       if (p.grad_score_dst && this->writes(h)) {
         const bool whole = term::whole(w);

@@ -84,7 +84,7 @@ template <class K> struct edge_column : edge_term<K> {
   }
 
   __device__ __forceinline__ void run(state &z, int unit) const {
-    const row_work w = row_of_unit(p.schedule, unit);
+    const row_edges w = row_of_unit(p.schedule, unit);
     const offsets_t edge_of{p.edge_of, p.schedule.offsets64};
     const int64_t begin = w.indices - p.schedule.indices;
     const char *queries = GAT ? nullptr : this->lane_base(p.query);
@@ -115,7 +115,7 @@ template <class K> struct edge_column : edge_term<K> {
     store(z, w);
   }
 
-  __device__ __forceinline__ void store(state &z, const row_work &w) const {
+  __device__ __forceinline__ void store(state &z, const row_edges &w) const {
     if constexpr (GT)
       this->sum_sides(z.key);
     this->sum_sides(z.value);
@@ -139,7 +139,8 @@ template <class K> struct edge_column : edge_term<K> {
   /* Stores the row's sums, tensor t of an item's partial result. */
   __device__ __forceinline__ void give_sums(const tensor_view &to, int t,
                                             A (&sums)[C][VEC],
-                                            const row_work &w, A factor) const {
+                                            const row_edges &w,
+                                            A factor) const {
     unroll<C>([&](int c) {
       unroll<VEC>([&](int i) { sums[c][i] *= factor; });
       if (!term::whole(w))

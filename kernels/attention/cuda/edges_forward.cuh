@@ -130,7 +130,7 @@ template <class K> struct edge_forward : edge_row<K> {
 
   /* Merges the sides and divides by the row's sum.  The sums of an item stay
    * relative to its own maximum. */
-  __device__ __forceinline__ void finish(state &z, const row_work &w) const {
+  __device__ __forceinline__ void finish(state &z, const row_edges &w) const {
     this->merge_sides(z.m, z.l,
                       [&](int h, A factor) { rescale(z, h, factor); });
     this->sum_sides(z.acc);
@@ -158,7 +158,7 @@ template <class K> struct edge_forward : edge_row<K> {
 
   /* product: W z of the block's rows. */
   __device__ __forceinline__ void store(state &z, const A *product,
-                                        const row_work &w) const {
+                                        const row_edges &w) const {
     if (this->side() != 0)
       return;
     this->template give_row<VALUES>(p.out, z.acc, z.used, product, w,

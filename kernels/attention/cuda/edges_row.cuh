@@ -83,7 +83,7 @@ template <class K> struct edge_row : edge_term<K> {
   template <bool EXPANDS, class Scale>
   __device__ __forceinline__ void
   give_row(const tensor_view &to, A (&x)[C][VEC], const state_bits<S> &used,
-           const A *product, const row_work &w, const Scale &scale) const {
+           const A *product, const row_edges &w, const Scale &scale) const {
     unroll<C>([&](int c) {
       /* A NaN in W times 0 is NaN: rows without weights skip the product. */
       if constexpr (PRODUCTS && EXPANDS)

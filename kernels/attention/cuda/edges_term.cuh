@@ -367,11 +367,11 @@ __device__ __forceinline__ void walk_by_warps(const edges_params &p) {
   typename Work::early e;
   const int step = gridDim.x * Work::WARPS, last = p.schedule.units - 1;
   int unit = blockIdx.x * Work::WARPS + threadIdx.x / 32;
-  row_work w = row_of_unit(p.schedule, min(unit, last));
+  row_edges w = row_of_unit(p.schedule, min(unit, last));
   if constexpr (Work::AHEAD)
     work.fetch(e, w, 0);
   while (unit <= last) {
-    row_work next = w;
+    row_edges next = w;
     unit += step;
     if constexpr (Work::AHEAD)
       next = row_of_unit(p.schedule, min(unit, last));
@@ -426,7 +426,7 @@ __device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
   Work work(p, tile, chunks + warp * Work::CHUNK_SIZE);
   int row0 = blockIdx.x * ROWS;
   copy(row0);
-  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  row_edges edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
   w.stage();
   work.features.clear();
   for (int i = threadIdx.x; i < kTiles * kTile; i += ROWS * 32)
@@ -435,7 +435,7 @@ __device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
   typename Work::early e;
   for (; row0 < units; row0 += step) {
     const int rows = min(ROWS, units - row0);
-    const row_work now = edges;
+    const row_edges now = edges;
     work.fetch(e, now, 0);
     copy_wait<0>();
     __syncthreads();

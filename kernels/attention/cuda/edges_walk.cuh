@@ -107,7 +107,7 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
   /* ---- rows -------------------------------------------------------------- */
 
   /* Is the unit a whole row? */
-  static __device__ __forceinline__ bool whole(const row_work &w) {
+  static __device__ __forceinline__ bool whole(const row_edges &w) {
     return !ITEMS || w.slot < 0;
   }
   /* Is this the lane that writes the scalar of a row and head? */
@@ -115,7 +115,7 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
     return this->side() == 0 && this->first_of_head() && this->has_head(h);
   }
 
-  __device__ __forceinline__ void fetch(early &e, const row_work &w,
+  __device__ __forceinline__ void fetch(early &e, const row_edges &w,
                                         int at) const {
     const int count = min(CHUNK, w.degree - at);
     e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
@@ -128,7 +128,7 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
    * edges that are left from there, its number) for U edges of each side at a
    * time.  FETCHED: e has the first chunk of the first tile. */
   template <bool FETCHED, class Step>
-  __device__ __forceinline__ void walk_row(early &e, const row_work &w,
+  __device__ __forceinline__ void walk_row(early &e, const row_edges &w,
                                            Step step) const {
     const int64_t begin = w.indices - p.schedule.indices;
     const char *keys = GT ? this->lane_base(p.key) : nullptr;

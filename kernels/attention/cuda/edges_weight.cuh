@@ -52,17 +52,18 @@ struct edge_outer
   __device__ __forceinline__ int head0() const { return unit0 / HEAD_UNITS; }
 
   __device__ __forceinline__ void fetch(typename chunk::early &e,
-                                        const row_work &w, int at) const {
+                                        const row_edges &w, int at) const {
     features.fetch(e, attr_of(w, at), min(CHUNK, w.degree - at));
   }
-  __device__ __forceinline__ const T *attr_of(const row_work &w, int at) const {
+  __device__ __forceinline__ const T *attr_of(const row_edges &w,
+                                              int at) const {
     return static_cast<const T *>(p.attr) +
            (w.indices - p.schedule.indices + at) * FE;
   }
 
   /* Finds sum dS e and sum P e of a row. */
   __device__ __forceinline__ void sum_row(typename chunk::early &e,
-                                          const row_work &w) const {
+                                          const row_edges &w) const {
     constexpr int U = 4;
     const int64_t begin = w.indices - p.schedule.indices;
     A keys[S][FPL], values[S][FPL];
@@ -243,12 +244,12 @@ __global__ void __launch_bounds__(K::warps * 32, K::blocks)
   A sums[work_t::SUMS];
   unroll<work_t::SUMS>([&](int i) { sums[i] = A(0); });
   int row0 = blockIdx.x * ROWS;
-  row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
+  row_edges edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
   typename work_t::chunk::early e;
   work.fetch(e, edges, 0);
   for (; row0 < units; row0 += step) {
     const int rows = min(ROWS, units - row0);
-    const row_work now = edges;
+    const row_edges now = edges;
     if (work_t::KEYS)
       work.queries.copy(p.query, row0, rows, work.head0(), heads);
     if (work_t::VALUES)

@@ -69,8 +69,8 @@ template <class K> struct edge_sums : edge_term<K> {
 
   /* AHEAD: e has what is loaded ahead of row w, and then of `next`. */
   __device__ __forceinline__ void add_row(sums &z, typename term::early &e,
-                                          const row_work &w,
-                                          const row_work &next, int f0) const {
+                                          const row_edges &w,
+                                          const row_edges &next, int f0) const {
     this->own(z.x, p.query, w.row);
     this->template walk_row<AHEAD>(
         e, w,
@@ -132,13 +132,13 @@ __global__ void __launch_bounds__(K::warps * 32, K::blocks)
   unroll<FS>([&](int k) { work.clear_sums(z.weight[k]); });
   const int step = gridDim.x * WARPS, last = p.schedule.units - 1;
   int unit = blockIdx.x * WARPS + threadIdx.x / 32;
-  row_work w = row_of_unit(p.schedule, min(unit, last));
+  row_edges w = row_of_unit(p.schedule, min(unit, last));
   typename work_t::early e;
   if constexpr (work_t::AHEAD)
     work.fetch(e, w, 0);
   while (unit <= last) {
     unit += step;
-    const row_work next = row_of_unit(p.schedule, min(unit, last));
+    const row_edges next = row_of_unit(p.schedule, min(unit, last));
     work.add_row(z, e, w, next, f0);
     w = next;
   }

@@ -7,7 +7,7 @@
 
 namespace dfgnn {
 
-struct row_work {
+struct row_edges {
   int row;
   int slot; /* the place of the partial result; -1: the row is whole */
   int degree;
@@ -24,9 +24,9 @@ __device__ __forceinline__ const int *rows_of_units(const row_schedule &p) {
   return p.item_row ? p.item_row : p.order;
 }
 
-__device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
-                                                int unit) {
-  row_work w;
+__device__ __forceinline__ row_edges row_of_unit(const row_schedule &p,
+                                                 int unit) {
+  row_edges w;
   const offsets_t offsets{p.offsets, p.offsets64};
   w.slot = -1;
   w.row = unit;

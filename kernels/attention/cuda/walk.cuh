@@ -11,10 +11,10 @@ namespace dfgnn {
 
 /* Finds the row of a warp's lane, unit plus the lane's place among the rows of
  * the warp, if it is below `last`; else a row without edges. */
-__device__ __forceinline__ bool find_row(row_work &w,
+__device__ __forceinline__ bool find_row(row_edges &w,
                                          const row_schedule &schedule,
                                          int group, int unit, int last) {
-  w = row_work{0, -1, 0, schedule.indices};
+  w = row_edges{0, -1, 0, schedule.indices};
   unit += lane_id() / group;
   const bool active = unit < last && has_unit(schedule, unit);
   if (active)
