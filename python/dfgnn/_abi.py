@@ -50,17 +50,17 @@ _TYPES = {"void": None, "char": ctypes.c_char, "int": c_int,
 
 
 def _type(words):
-    """The ctypes of "const dfgnn_csr *": pointers to structs that the headers
-    describe and to texts are known as such, others are addresses."""
+    """The ctypes type of words such as "const dfgnn_csr *": a typed pointer to
+    a struct of the headers or to a text, an address for any other."""
     stars = words.count("*")
     name = re.sub(r"\b(const|struct|unsigned)\b|\*", "", words).strip()
-    found = _TYPES.get(name, c_void_p)
+    ctype = _TYPES.get(name, c_void_p)
     if not stars:
-        return found
+        return ctype
     if name == "char" and "unsigned" not in words:
         return c_char_p if stars == 1 else POINTER(c_char_p)
-    if stars == 1 and isinstance(found, type(ctypes.Structure)):
-        return POINTER(found)
+    if stars == 1 and isinstance(ctype, type(ctypes.Structure)):
+        return POINTER(ctype)
     return c_void_p
 
 
@@ -92,23 +92,23 @@ def _fields(body):
             stars, name, size = _split(other)
             declared.append((kind.replace("*", "") + stars, name, size))
         for kind, name, size in declared:
-            found = _type(kind)
+            ctype = _type(kind)
             if size is not None:
-                found *= int(_DEFINED.get(size, size))
-            yield "pass_" if name == "pass" else name, found
+                ctype *= int(_DEFINED.get(size, size))
+            yield "pass_" if name == "pass" else name, ctype
 
 
 def numbers(enum, prefix, separator="_"):
     """{"spmm-sum": 4} of the constants of an enum before its count."""
-    found, number = {}, -1
+    constants, number = {}, -1
     for line in filter(None, map(str.strip, _ENUMS[enum].split(","))):
         name, _, value = line.partition("=")
         number = int(value) if value else number + 1
         name = name.strip()
         if name.endswith("_COUNT"):
             break
-        found[name[len(prefix):].lower().replace("_", separator)] = number
-    return found
+        constants[name[len(prefix):].lower().replace("_", separator)] = number
+    return constants
 
 
 # ---- what the headers have --------------------------------------------------

@@ -17,7 +17,7 @@ __all__ = ["accelerate", "Report"]
 
 
 class Layer(NamedTuple):
-    """A layer that accelerate met: its name in the model, its class, why it
+    """A layer that accelerate saw: its name in the model, its class, why it
     was left as it is (None if it was swapped), what would serve it, and, of a
     module that takes the layers inside it together, how."""
     name: str
@@ -88,11 +88,11 @@ _NOTHING = """\
 def _of_each_reason(layers, what):
     """A line for all layers of one kind that have one reason, and one for what
     would serve them."""
-    found = {}
+    groups = {}
     for layer in layers:
-        found.setdefault(layer[1:4], []).append(layer.name or "(model)")
+        groups.setdefault(layer[1:4], []).append(layer.name or "(model)")
     lines = []
-    for (kind, reason, following), names in found.items():
+    for (kind, reason, following), names in groups.items():
         lines.append(f"  {', '.join(names)}: {kind} {what}: {reason}")
         if following:
             lines.append(f"    next: {following}")
@@ -171,11 +171,12 @@ class Report:
                      if layer.detail)
 
     def __repr__(self):
-        met = len(self.swapped) + len(self.already) + len(self._traced) + \
+        count = len(self.swapped) + len(self.already) + len(self._traced) + \
             len(self._kept)
         inside = self._inside()
-        lines = [f"{self.verb} {len(self.swapped)} of {counted(met, 'layer')}"]
-        if not met and not self.calling and self.verb == "accelerated":
+        lines = [f"{self.verb} {len(self.swapped)} of "
+                 f"{counted(count, 'layer')}"]
+        if not count and not self.calling and self.verb == "accelerated":
             lines.append(_NOTHING)
         if self.already:
             lines[0] += f"; {len(self.already)} were accelerated already"
@@ -238,8 +239,8 @@ class Report:
 
     @contextlib.contextmanager
     def _plainly(self):
-        """The layers have their own classes."""
-        ours = [found for found in self._classes if type(found[0]) is found[2]]
+        """Gives the layers their own classes for as long as it lasts."""
+        ours = [entry for entry in self._classes if type(entry[0]) is entry[2]]
         for module, own, _ in ours:
             swap(module, own)
         try:
@@ -253,9 +254,9 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
                check: bool = True, guard: bool = True,
                compile: bool = False) -> Report:
     """Gives each layer of PyG in a model the class of the same name in
-    dfgnn.nn.pyg, and each of DGL, and each module of your own that sends
-    messages by DGL, a class over its own whose sums run by kernels, in place: parameters, buffers, hooks and state_dict are
-    untouched.  undo=True gives them their own classes back.  The blocks of
+    dfgnn.nn.pyg, and each of DGL, and each module of yours that sends messages
+    by DGL, a class over its own whose sums run by kernels.  Parameters,
+    buffers, hooks and state_dict stay; undo=True undoes it.  The blocks of
     physicsnemo (MeshEdgeBlock, MeshNodeBlock, MeshGraphEncoder and
     MeshGraphDecoder) and of orb-models (AttentionInteractionNetwork) run by
     dfgnn.edge_mlp in the same way, those of anemoi-models
@@ -270,10 +271,10 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
 
     guard=True times the kernels and the library's own path of each layer in
     turns in its first steps, 11 to 35 with gradients and as many without, and
-    gives a layer its own class back if that is faster by more than 2 %.  Each step is a real one by one path; they differ by rounding, and in
-    the random numbers that dropout of attention draws.  Deterministic
-    algorithms, checkpoints, dfgnn.capture and torch.compile have no such steps:
-    kernels run.
+    gives a layer its own class back if that is faster by more than 2 %.  Each
+    step is a real one by one path; paths differ by rounding, and in the random
+    numbers of attention's dropout.  Kernels run in deterministic algorithms,
+    checkpoints, dfgnn.capture and torch.compile.
 
     compile=True then times the model as torch.compile makes it, too, and keeps
     that where it is faster; report.compilation says what was found.
@@ -320,16 +321,16 @@ def _watch(report):
 
 
 def _asked(library, name, subject):
-    """What the adapter's function of a name says of a subject, None if it has no
-    such function."""
+    """The result of an adapter's function of this name for a subject; None if
+    the adapter has no such function."""
     function = getattr(library, name, None)
     return None if function is None else function(subject)
 
 
 def _rewrite(report, library, name, module, undo):
     """Handles a model whose layers are called for each relation."""
-    found = _asked(library, "restore" if undo else "rewrite", module)
-    for layer, detail in () if undo else found or ():
+    layers = _asked(library, "restore" if undo else "rewrite", module)
+    for layer, detail in () if undo else layers or ():
         report.joined.append(Layer(f"{name}.{layer}" if name else layer,
                                    "layer of to_hetero", detail=detail))
 
@@ -385,25 +386,24 @@ def _reach(report, library, name, module, undo):
            for layer in (*report.swapped, *report.already,
                          *[layer for layer, _ in report._traced])):
         return  # a layer looks at the modules inside it
-    made = _asked(library, "with_functions", kind)
-    if made is not None:
-        swap(module, made)
-        report._classes.append((module, kind, made))
+    derived = _asked(library, "with_functions", kind)
+    if derived is not None:
+        swap(module, derived)
+        report._classes.append((module, kind, derived))
         report.calling.append(Layer(name, kind.__name__,
-                                    detail=", ".join(made._dfgnn_called)))
+                                    detail=", ".join(derived._dfgnn_called)))
 
 
 def _libraries():
-    """The adapters of the libraries that are imported: a model has layers of
-    no others."""
-    found = []
+    """The adapters of imported libraries: a model has layers of no others."""
+    adapters = []
     if "torch_geometric" in sys.modules:
         from .nn.pyg import accelerated
-        found.append(accelerated)
+        adapters.append(accelerated)
     if "dgl" in sys.modules:
         from .nn.dgl import accelerated
-        found.append(accelerated)
+        adapters.append(accelerated)
     if any(name in sys.modules for name in _WITH_BLOCKS):
         from .nn.blocks import accelerated
-        found.append(accelerated)
-    return found
+        adapters.append(accelerated)
+    return adapters

@@ -105,23 +105,23 @@ def by_operations(function, tensors, grads, wanted, again):
     """The gradients of those tensors that are wanted, by operations that
     autograd records; function: of the tensors, whose results have these grads.
 
-    again: whether gradients of the gradients are recorded.  A tensor may be
-        given twice, or be made of another, so that each is a view then.
+    again: whether gradients of the gradients are recorded.  Each input is a
+        view then: a tensor may be there twice, or be computed from another.
     """
     with torch.enable_grad():
         if again:
-            given = [None if t is None else t.view_as(t) for t in tensors]
+            inputs = [None if t is None else t.view_as(t) for t in tensors]
         else:
-            given = [None if t is None else t.detach().requires_grad_(w)
-                     for t, w in zip(tensors, wanted)]
-        pairs = [(y, g) for y, g in zip(function(given), grads)
+            inputs = [None if t is None else t.detach().requires_grad_(w)
+                      for t, w in zip(tensors, wanted)]
+        pairs = [(y, g) for y, g in zip(function(inputs), grads)
                  if y is not None and g is not None and y.requires_grad]
-        sources = [t for t, w in zip(given, wanted) if w]
-        found = iter(torch.autograd.grad(
+        sources = [t for t, w in zip(inputs, wanted) if w]
+        source_grads = iter(torch.autograd.grad(
             [y for y, _ in pairs], sources, [g for _, g in pairs],
             create_graph=again, allow_unused=True)
             if pairs and sources else [None] * len(sources))
-    return [next(found) if w else None for w in wanted]
+    return [next(source_grads) if w else None for w in wanted]
 
 
 # ---- gradients of a batch of results ----------------------------------------
@@ -167,7 +167,7 @@ def each_sample(gradients, grads):
         samples = [gradients(tuple(
             g if s is None else s[n] for g, s in zip(grads, shown)))
             for n in range(count)]
-        found = [None if same[0] is None else torch.stack(same)
-                 for same in zip(*samples)]
+        results = [None if same[0] is None else torch.stack(same)
+                   for same in zip(*samples)]
     return [None if f is None else home._add_batch_dim(f, 0, level)
-            for f in found]
+            for f in results]

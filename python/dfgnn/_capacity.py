@@ -93,10 +93,10 @@ class HeteroCapacity:
     """
 
     def __init__(self, nodes, edges):
-        for name, given in (("nodes", nodes), ("edges", edges)):
-            if not isinstance(given, dict):
+        for name, sizes in (("nodes", nodes), ("edges", edges)):
+            if not isinstance(sizes, dict):
                 raise TypeError(f"{name} must be a dict, got "
-                                + describe(given))
+                                + describe(sizes))
         self.nodes = {kind: Room(n, spare=SPARE) for kind, n in nodes.items()}
         self.num_nodes = {kind: room.rows for kind, room in
                           self.nodes.items()}
@@ -128,24 +128,24 @@ def rooms_of(step, capacity, form):
     their tree."""
     numbers = range(form.num_leaves)
     args, kwargs = pytree.tree_unflatten(list(numbers), form)
-    given = inspect.signature(step).bind(*args, **kwargs).arguments
-    found = {}
+    arguments = inspect.signature(step).bind(*args, **kwargs).arguments
+    by_number = {}
     for name, rooms in capacity.items():
-        if name not in given:
+        if name not in arguments:
             raise TypeError(f"capacity names {name!r}, but the arguments of "
-                            f"the step are {', '.join(given) or 'none'}")
-        _pair(name, rooms, given[name], found)
-    return found
+                            f"the step are {', '.join(arguments) or 'none'}")
+        _pair(name, rooms, arguments[name], by_number)
+    return by_number
 
 
-def _pair(name, rooms, number, found):
+def _pair(name, rooms, number, by_number):
     if rooms is None:
         return
     if isinstance(rooms, (Room, EdgeRoom)):
         if not isinstance(number, int):
             raise TypeError(f"capacity has one room for {name}, which holds "
                             "several things: give them rooms of their own")
-        found[number] = rooms
+        by_number[number] = rooms
         return
     pairs = None
     if isinstance(rooms, dict) and isinstance(number, dict):
@@ -159,7 +159,7 @@ def _pair(name, rooms, number, found):
         raise TypeError(f"capacity for {name} must be a room, None, or rooms "
                         f"in the shape of the argument, got {rooms!r}")
     for pair in pairs:
-        _pair(*pair, found)
+        _pair(*pair, by_number)
 
 
 # ---- buffers ----------------------------------------------------------------
@@ -274,7 +274,7 @@ class _Among:
         strange = ((self.tensor < 0) | (self.tensor >= self.limits)).any(0)
         unused = (self.tensor >= self.limits).all(0) & (
             self.tensor == self.unused).all(0)
-        self.faults.found += (strange & ~unused).sum()
+        self.faults.number += (strange & ~unused).sum()
         self.faults.send()
         self.sound = torch.where(strange, self.unused, self.tensor)
 
@@ -338,8 +338,8 @@ class _Graphs(dict):
         """The HeteroGraph of the edge_index of several relations, all of which
         have room; this buffer's is the first."""
         key = ("relations", tuple(edges), tuple(num_nodes.items()))
-        found = self.get(key)
-        if found is None:
+        graph = self.get(key)
+        if graph is None:
             buffers = {}
             for relation, tensor in edges.items():
                 rooms = convert.rooms_of(tensor)
@@ -348,9 +348,9 @@ class _Graphs(dict):
                                        "in the capacity of a captured step")
                 buffers[relation] = rooms.buffer()
             _check_sizes(buffers, num_nodes)
-            found = self[key] = lasting(lambda: RefilledRelations(
+            graph = self[key] = lasting(lambda: RefilledRelations(
                 buffers, num_nodes))
-        return found
+        return graph
 
 
 def _check_sizes(buffers, num_nodes):
@@ -359,11 +359,11 @@ def _check_sizes(buffers, num_nodes):
         for kind, side, count in zip(
                 (relation[0], relation[-1]), (0, 1),
                 (capacity.num_sources, capacity.num_destinations)):
-            given = num_nodes[kind]
-            given = given[side] if isinstance(given, tuple) else given
-            if given != count:
+            size = num_nodes[kind]
+            size = size[side] if isinstance(size, tuple) else size
+            if size != count:
                 raise InvalidError(
-                    f"{kind} has {given} nodes, and the capacity of the edges "
+                    f"{kind} has {size} nodes, and the capacity of the edges "
                     f"of {relation} has {count}, spare ones included: give "
                     "features and edges room in one HeteroCapacity")
 
@@ -388,8 +388,8 @@ class RefilledGraph(Refilled):
     def refill(self, buffer):
         src, dst = edges = buffer.sound
         if self.looping:
-            own = src == dst
-            src, dst = torch.where(own, buffer.unused, edges)
+            loops = src == dst
+            src, dst = torch.where(loops, buffer.unused, edges)
             src, dst = (torch.cat([ends, self._added.to(ends.dtype)])
                         for ends in (src, dst))
         self.write(src, dst)

@@ -131,35 +131,35 @@ class Captured:
 
     def __call__(self, *args, **kwargs):
         leaves, form = pytree.tree_flatten((args, kwargs))
-        found = self._recording(leaves, form)
-        if found is None:
+        recording = self._recording(leaves, form)
+        if recording is None:
             return _detached(self.step(*args, **kwargs))
-        return found(leaves)
+        return recording(leaves)
 
     def rooms(self, form):
         """The rooms of arguments of a form, by their number."""
         if not self.capacity:
             return {}
         key = _hashable(form)
-        found = self._rooms.get(key)
-        if found is None:
-            found = self._rooms[key] = rooms_of(self.step, self.capacity,
+        rooms = self._rooms.get(key)
+        if rooms is None:
+            rooms = self._rooms[key] = rooms_of(self.step, self.capacity,
                                                 form)
-        return found
+        return rooms
 
     def prepare(self, *args, **kwargs):
         """Runs the step with these arguments as often as its warm-up needs,
         and records it."""
         leaves, form = pytree.tree_flatten((args, kwargs))
         while True:
-            found = self._recording(leaves, form)
-            if found is None or found.gpu is None:
+            recording = self._recording(leaves, form)
+            if recording is None or recording.gpu is None:
                 return
-            if found.left:
-                found(leaves)
+            if recording.left:
+                recording(leaves)
             else:
-                found.write(leaves)
-                found.record()
+                recording.write(leaves)
+                recording.record()
                 return
 
     def clear(self):
@@ -177,17 +177,17 @@ class Captured:
         key = (_hashable(form), device, _modes(), *[
             self._key_of(number, leaf, rooms) for number, leaf
             in enumerate(leaves) if device is not None or number in rooms])
-        found = self._recordings.get(key)
-        if found is not None and found.outdated():
+        recording = self._recordings.get(key)
+        if recording is not None and recording.outdated():
             del self._recordings[key]
-            found = None
-        if found is None:
+            recording = None
+        if recording is None:
             if len(self._recordings) >= self.limit:
                 self._say_full()
                 return None
-            found = self._recordings[key] = _Step(self, key, leaves, form,
-                                                  device)
-        return found
+            recording = self._recordings[key] = _Step(self, key, leaves, form,
+                                                      device)
+        return recording
 
     def _key_of(self, number, leaf, rooms):
         if number in rooms:
@@ -335,16 +335,16 @@ class _Step:
         except Exception as error:
             self.owner._recordings.pop(self.key, None)
             raise refusal(error) from error
-        own = {id(t) for t in self.lasting.values()}
+        ids = {id(t) for t in self.lasting.values()}
         self.watched = [(tensor, known) for tensor, known
-                        in self.read.sources.values() if id(tensor) not in own]
+                        in self.read.sources.values() if id(tensor) not in ids]
 
     def _find_structural(self):
         places = {id(t): number for number, t in self.inputs.items()
                   if not t.is_floating_point()}
-        found = {places[i] for i in self.read.sources if i in places}
-        if found:
-            self.owner.learn(found, self.key)
+        numbers = {places[i] for i in self.read.sources if i in places}
+        if numbers:
+            self.owner.learn(numbers, self.key)
 
     def outdated(self):
         """Whether something that the recording was made of was written to

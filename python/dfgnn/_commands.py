@@ -25,11 +25,11 @@ def _run(name):
     # for main to return, and would make an error of a pipe nobody reads.
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    given = [f"dfgnn-{name}", *sys.argv[1:]]
-    arguments = (ctypes.c_char_p * (len(given) + 1))(
-        *(os.fsencode(text) for text in given), None)
+    words = [f"dfgnn-{name}", *sys.argv[1:]]
+    arguments = (ctypes.c_char_p * (len(words) + 1))(
+        *(os.fsencode(text) for text in words), None)
     sys.stdout.flush()
-    sys.exit(main(len(given), arguments))
+    sys.exit(main(len(words), arguments))
 
 
 def tune():

@@ -40,25 +40,25 @@ class Varies(RuntimeError):
 
 
 class Faults:
-    """How many faults replays found, which the device counts and the host does
-    not wait for."""
+    """The number of faults in replays, which the device counts without a wait
+    of the host."""
 
     def __init__(self, device):
-        self.found = torch.zeros((), dtype=torch.int64, device=device)
+        self.number = torch.zeros((), dtype=torch.int64, device=device)
         self._sent = torch.zeros((), dtype=torch.int64)
-        if self.found.is_cuda:
+        if self.number.is_cuda:
             self._sent = self._sent.pin_memory()
 
     def send(self):
-        """Tells the host, once the device has come so far."""
-        self._sent.copy_(self.found, non_blocking=True)
+        """Copies the number to the host, which does not wait for it."""
+        self._sent.copy_(self.number, non_blocking=True)
 
     def take(self):
-        """How many the host was told of; it begins with 0 again."""
+        """The number that has reached the host; it begins again with 0."""
         count = int(self._sent)
         if count:
             self._sent.zero_()
-            self.found.zero_()
+            self.number.zero_()
         return count
 
 
@@ -92,17 +92,17 @@ class Counts:
         place, self.place = self.place, self.place + 1
         before = self.seen[place:place + 1]
         if not self.known:
-            found = kind, int(number)
-            if before != [found]:
+            entry = kind, int(number)
+            if before != [entry]:
                 # the first step may read what is kept after it
                 self.is_settled = False
                 if self.steps > 2 and kind is not LARGEST and before:
-                    raise Varies(_VARIES[kind].format(found[1], before[0][1]))
-            self.seen[place:place + 1] = [found]
-            return found[1]
+                    raise Varies(_VARIES[kind].format(entry[1], before[0][1]))
+            self.seen[place:place + 1] = [entry]
+            return entry[1]
         if not before or before[0][0] is not kind:
             return None
-        self.faults[kind].found += number != before[0][1]
+        self.faults[kind].number += number != before[0][1]
         return before[0][1]
 
     def largest(self, index):
@@ -140,7 +140,7 @@ class Reading(TorchFunctionMode):
 
     def __init__(self, counts):
         super().__init__()
-        self.counts, self.found = counts, []
+        self.counts, self.origins = counts, []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -183,16 +183,16 @@ class Reading(TorchFunctionMode):
         if len(args) == 1 and not kwargs and type(out) is torch.Tensor and \
                 not out.is_floating_point():
             if function in _CONDITIONS:
-                self.found.append((out, HOLDS, args[0]))
+                self.origins.append((out, HOLDS, args[0]))
             elif function in _MAXIMA and out.dtype is not torch.bool:
-                self.found.append((out, LARGEST, args[0]))
+                self.origins.append((out, LARGEST, args[0]))
             elif function in _TOTALS and args[0].dtype is torch.bool:
-                self.found.append((out, TRUE, args[0]))
+                self.origins.append((out, TRUE, args[0]))
         return out
 
     def _number(self, tensor):
         kind, source = next(((kind, source) for out, kind, source
-                             in self.found if out is tensor), (None, None))
+                             in self.origins if out is tensor), (None, None))
         if kind is HOLDS:
             return self._holds(tensor)
         return None if kind is None else self.counts.largest(source) \
@@ -208,17 +208,17 @@ class Reading(TorchFunctionMode):
         parts = key if isinstance(key, tuple) else (key,)
         if not any(_is_mask(part) for part in parts):
             return None
-        found = []
+        positions = []
         for part in parts:
             places = self._places(part) if _is_mask(part) else (part,)
             if places is None:
                 return None
-            found.extend(places)
-        return tuple(found)
+            positions.extend(places)
+        return tuple(positions)
 
     def _places(self, mask):
-        """By axis the positions of a mask that are not 0, as many as there were
-        in the first steps."""
+        """The positions by axis of a mask's nonzero elements, as many as the
+        first steps had; None if those saw no such mask here."""
         if not mask.dim():
             return None
         there = (mask != 0).reshape(-1)
@@ -231,11 +231,11 @@ class Reading(TorchFunctionMode):
         rank = torch.where(there, there.cumsum(0) - 1, count).clamp_(max=count)
         place = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
         place.scatter_(0, rank, torch.arange(there.numel(), device=mask.device))
-        place, found = place[:count], []
+        place, positions = place[:count], []
         for size in reversed(mask.shape):
-            found.insert(0, place % size)
+            positions.insert(0, place % size)
             place = place // size
-        return tuple(found)
+        return tuple(positions)
 
 
 def _is_mask(part):

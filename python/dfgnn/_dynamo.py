@@ -59,9 +59,9 @@ class _Later(Exception):
 class _Taken(Exception):
     """A graph was looked at, and is not to run."""
 
-    def __init__(self, made):
+    def __init__(self, result):
         super().__init__("a graph was looked at")
-        self.made = made
+        self.result = result
 
 
 def _backend(module, inputs):
@@ -97,8 +97,8 @@ def _check_code():
         if _is_unguarded(code):
             raise TraceError(f"{code.co_filename}, in {code.co_name}: what it "
                              "does not find is on no guard of torch.compile's")
-        for own, name in _deleted(code):
-            if asks or not own or code not in methods:
+        for of_self, name in _deleted(code):
+            if asks or not of_self or code not in methods:
                 raise TraceError(f"{code.co_filename}, in {code.co_name}: "
                                  f"{name} is deleted")
             names.add(name)
@@ -128,11 +128,11 @@ def _is_unguarded(code):
 
 @functools.lru_cache(4096)
 def _deleted(code):
-    """[(whether it is self's, name)] of attributes that code deletes."""
+    """[(of_self, name)] of attributes that code deletes; of_self: self's."""
     steps = list(dis.get_instructions(code))
-    found = [(False, name) for name in ("delattr", "__delattr__")
-             if name in code.co_names]
-    return found + [
+    deletions = [(False, name) for name in ("delattr", "__delattr__")
+                 if name in code.co_names]
+    return deletions + [
         (before.opname.startswith("LOAD_FAST")
          and before.argval == code.co_varnames[0], step.argval)
         for before, step in zip(steps, steps[1:])
@@ -179,9 +179,9 @@ class Function:
                 for now, values in self.classes):
             self._renew()
         else:
-            found = self._known(args)
-            if found is not None:
-                return found(*args)
+            code = self._known(args)
+            if code is not None:
+                return code(*args)
         if self.there:
             _thread.quiet = True
             try:
@@ -201,25 +201,25 @@ class Function:
                          all(one[0] != other[0] for other in self.classes)]
         _thread.deletes = _methods(type(about)), self.deleted
         try:
-            made = _compiled(self.run, self.make, args,
-                             specialize_float=not self.there)
-        except _Deletes as found:
-            self.deleted = (*self.deleted, *found.names)
+            result = _compiled(self.run, self.make, args,
+                               specialize_float=not self.there)
+        except _Deletes as deletes:
+            self.deleted = (*self.deleted, *deletes.names)
             return self(about, *args)
         finally:
             _thread.deletes = None
         self.there = True
         self.known = _entries(self.fresh)
-        return made
+        return result
 
     def _known(self, args):
-        """The code that Dynamo has made for such a call, with what it calls:
-        its own way to it costs as much as a small layer."""
+        """The function that Dynamo has compiled for such a call, or None:
+        Dynamo's own lookup costs as much as a small layer."""
         if not self.known:
             return None
-        given = dict(zip(self.names, args), **self.cells)
+        scope = dict(zip(self.names, args), **self.cells)
         for guards, run in self.known:
-            if guards.check(given):
+            if guards.check(scope):
                 return run
         return None
 
@@ -262,11 +262,11 @@ class _Utils:
 
 
 def _entries(function):
-    """[(guards, code as a function)] that Dynamo has of a function; none if it
-    does not tell them."""
+    """[(guards, code as a function)] of Dynamo's cache for a function; empty
+    where torch does not show it."""
     try:
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
-        found = []
+        entries = []
         for entry in _debug_get_cache_entry_list(function.__code__):
             names = {}
             for name in entry.code.co_names:
@@ -276,27 +276,27 @@ def _entries(function):
                 elif name == "__import_torch_dot__dynamo_dot_utils":
                     names[name] = _Utils()
             entry.guard_manager.check  # noqa: B018
-            found.append((entry.guard_manager, types.FunctionType(
+            entries.append((entry.guard_manager, types.FunctionType(
                 entry.code, {**function.__globals__, **names},
                 function.__name__, None, function.__closure__)))
-        return found
+        return entries
     except (ImportError, AttributeError, KeyError, TypeError):
         return []
 
 
 def look(function, make, *args):
     """The result of make(module) for the graph of a call, which does not run."""
-    def taken(module):
+    def stop(module):
         raise _Taken(make(module))
     run = torch.compile(_copy(function), backend=_backend, dynamic=True,
                         fullgraph=True)
     try:
-        _compiled(run, taken, args)
+        _compiled(run, stop, args)
     except BackendCompilerFailed as error:
-        found = error.inner_exception
-        if isinstance(found, _Taken):
-            return found.made
-        raise TraceError(str(found)) from None
+        inner = error.inner_exception
+        if isinstance(inner, _Taken):
+            return inner.result
+        raise TraceError(str(inner)) from None
     raise TraceError("torch.compile is turned off")
 
 
@@ -347,15 +347,15 @@ _PLAIN = {
 
 
 def _told(error):
-    """The line of the user's and the reason of an error of Dynamo's."""
+    """An error of Dynamo's as text: the user's line and the reason."""
     stack = getattr(error, "real_stack", None)
     line = line_of("\n".join(f'File "{f.filename}", line {f.lineno}'
                              for f in stack or ()))
     text = str(error).strip()
-    told = [x.strip() for x in text.splitlines() if x.strip()]
-    more = next((x for x in told if x.startswith("Developer debug context:")),
+    lines = [x.strip() for x in text.splitlines() if x.strip()]
+    more = next((x for x in lines if x.startswith("Developer debug context:")),
                 "").partition(": ")[2]
-    reason = told[0] if told else type(error).__name__
+    reason = lines[0] if lines else type(error).__name__
     for beginning, plain in _PLAIN.items():
         if reason.startswith(beginning):
             reason = plain
@@ -390,37 +390,37 @@ def _is_own(kind):
 def _classes(about):
     """The classes that functions of a module, or of modules inside of it, may
     look at: their own, those of their attributes, those they name."""
-    found, functions = {}, {}
+    classes, functions = {}, {}
     for module in about.modules() if isinstance(
             about, torch.nn.Module) else ():
-        _add(type(module), found, functions, module is about)
+        _add(type(module), classes, functions, module is about)
         for value in vars(module).values():
             for one in value if isinstance(value, (list, tuple)) else (
                     value.values() if type(value) is dict else (value,)):
-                _add(type(one), found, functions)
+                _add(type(one), classes, functions)
     waiting = list(functions.values())
     while waiting:
         function = waiting.pop()
         for one in _named(function):
             new = {}
             if isinstance(one, type):
-                _add(one, found, new)
+                _add(one, classes, new)
             elif isinstance(one, types.FunctionType) and _is_own(one):
                 new = {id(one): one}
             elif not isinstance(one, types.ModuleType):
-                _add(type(one), found, new)
+                _add(type(one), classes, new)
             waiting += [f for k, f in new.items() if k not in functions]
             functions.update(new)
-    return list(found)
+    return list(classes)
 
 
-def _add(kind, found, functions, whole=False):
+def _add(kind, classes, functions, whole=False):
     for one in kind.__mro__:
-        if one in found or one in (torch.nn.Module, object) or \
+        if one in classes or one in (torch.nn.Module, object) or \
                 one.__name__ == "MessagePassing" or not (
                     whole or _is_own(one)):
             continue
-        found[one] = None
+        classes[one] = None
         for value in vars(one).values():
             value = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(value, types.FunctionType):
@@ -435,10 +435,10 @@ def _named(function):
         names += code.co_names
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
     there = function.__globals__
-    found = [there[name] for name in names if name in there]
+    values = [there[name] for name in names if name in there]
     for cell in function.__closure__ or ():
         try:
-            found.append(cell.cell_contents)
+            values.append(cell.cell_contents)
         except ValueError:  # it is empty yet
             pass
-    return found
+    return values

@@ -41,12 +41,12 @@ class Recorder:
         if not isinstance(x, torch.Tensor):
             refuse(f"found a {type(x).__name__}, expected a value, a tensor "
                    "or a number")
-        found = self._captured.get(id(x))
-        if found is None:
+        value = self._captured.get(id(x))
+        if value is None:
             self._kept_alive.append(x)  # so that no other gets its id
-            found = self._captured[id(x)] = self.input(
+            value = self._captured[id(x)] = self.input(
                 f"tensor_{len(self._captured)}", x, PARAM)
-        return found
+        return value
 
 
 class Text(Writer, Recorder):
@@ -85,9 +85,9 @@ def reduced(what, x, index, size):
         # scatter_reduce's gradient counts what was there as an edge, even
         # without include_self
         least = torch.full_like(zero, -math.inf if what == "max" else math.inf)
-        found = least.scatter_reduce(0, full, x, "a" + what)
+        extreme = least.scatter_reduce(0, full, x, "a" + what)
         there = torch.bincount(index, minlength=size) > 0
-        return torch.where(there.view(-1, *ones), found, zero)
+        return torch.where(there.view(-1, *ones), extreme, zero)
     # detached, since no_grad() alone would leave the tangents of forward AD
     top = zero.scatter_reduce(0, full, x.detach(), "amax", include_self=False)
     top = torch.where(top.isinf(), torch.zeros_like(top), top)
@@ -262,9 +262,9 @@ class Torch(Recorder):
         a, b = self._at(x, place, rank), self._at(weight, place, rank)
         if name == "linear":
             b = self.call(torch.transpose, b, -1, -2)
-        made = self.call(torch.matmul, a, b)
-        return made if weight.place == PARAM else self.call(
-            Tensor.reshape, made, (*made.shape[:1], *shape))
+        product = self.call(torch.matmul, a, b)
+        return product if weight.place == PARAM else self.call(
+            Tensor.reshape, product, (*product.shape[:1], *shape))
 
     def _joined(self, values, shape):
         rows = next((x.shape[:1] for x, v in values if v.place != PARAM), ())
@@ -303,9 +303,9 @@ class Torch(Recorder):
             a = self._tensors(a)
         function = _OPERATORS.get(name) or getattr(F, name, None) or getattr(
             torch, name)
-        made = self.call(function, *a, *numbers)
-        return self.call(Tensor.type_as, made, a[0]) if name in (
-            "<", "<=", "==") else made
+        result = self.call(function, *a, *numbers)
+        return self.call(Tensor.type_as, result, a[0]) if name in (
+            "<", "<=", "==") else result
 
     def _parameter(self, v):
         """The tensor of a value that has no rows."""

@@ -1,6 +1,6 @@
 """Running plans: tensors in, tensors out.  Calls of operators and of edge programs
-are one: a recipe on the graph has a Call for each of its
-passes, which is a plan of the library and the form of its arguments."""
+are one: a recipe on the graph has a Call for each of its passes, which is a
+plan of the library and the form of its arguments."""
 
 import ctypes
 import functools
@@ -84,14 +84,14 @@ class Plan:
                  "on_host")
 
     def __init__(self, handle, device, wanted, settings):
-        found = None
+        plan = None
         if _library.extension is not None:
-            found = _library.extension.plan(
+            plan = _library.extension.plan(
                 _library.functions, handle.context.address, handle.pointer,
                 getattr(wanted, "packed", None) or bytes(wanted))
-        if type(found) is not tuple:
-            wanted, found = _plan(handle, device, wanted, settings)
-        self.address, self.workspace = found
+        if type(plan) is not tuple:
+            wanted, plan = _plan(handle, device, wanted, settings)
+        self.address, self.workspace = plan
         handle.owned_plans.append(self.address)
         self.handle, self.wanted = weakref.ref(handle), wanted
         self.settings = settings
@@ -104,9 +104,9 @@ class Plan:
         """A plan of the same problem, as it is chosen now."""
         wanted = _abi.Problem.from_buffer_copy(self.wanted)
         wanted.effort = effort
-        made = Plan(self.handle(), device, wanted, self.settings)
-        made.wanted = self.wanted
-        return made
+        plan = Plan(self.handle(), device, wanted, self.settings)
+        plan.wanted = self.wanted
+        return plan
 
     @property
     def execute(self):
@@ -138,24 +138,23 @@ class Plan:
 def _plan(handle, device, wanted, settings):
     """(the problem that a plan is of, (its address, its workspace))."""
     lib, pointer = library(), ctypes.c_void_p()
-    given = ctypes.byref(pointer), handle.context.handle, handle.pointer
-    status = with_room(device, lib.dfgnn_plan_create, *given,
+    common = ctypes.byref(pointer), handle.context.handle, handle.pointer
+    status = with_room(device, lib.dfgnn_plan_create, *common,
                        ctypes.byref(wanted))
     # a variant that is not deterministic serves where no other does
     if status == _abi.ERROR_UNSUPPORTED and not settings.deterministic:
         wanted = _abi.Problem.from_buffer_copy(wanted)
         wanted.deterministic = 0
-        status = with_room(device, lib.dfgnn_plan_create, *given,
+        status = with_room(device, lib.dfgnn_plan_create, *common,
                            ctypes.byref(wanted))
     check(status)
     return wanted, (pointer.value, lib.dfgnn_plan_workspace(pointer))
 
 
 class Field(NamedTuple):
-    """A tensor that each call tells: the member of dfgnn_args that points to
-    it, the type that it has to
-    have, and how many bytes into its memory the member points.  Without a type
-    it may have strides, if there is a member for them."""
+    """A tensor of each call: the member of dfgnn_args that points to it, the
+    type that it has to have, and how many bytes into its memory the member
+    points.  Without a type it may have strides, if they have a member."""
     name: str
     dtype: Optional[torch.dtype] = None
     begin: int = 0
@@ -293,12 +292,12 @@ class Recipe:
         raise NotImplementedError
 
     def call(self, graph, key, tensors=None):
-        found = self.calls.get(key)
-        if found is None:
+        call = self.calls.get(key)
+        if call is None:
             wanted, settings, form = self.describe(graph, key, tensors)
-            found = self.calls.setdefault(key, Call(Plan(
+            call = self.calls.setdefault(key, Call(Plan(
                 graph.handle, graph.device, wanted, settings), form))
-        return found
+        return call
 
 
 def kept(graph, key, make):
@@ -307,12 +306,12 @@ def kept(graph, key, make):
     if _remember.current is not None:
         _remember.note_graph(graph)
     recipes = graph.handle.recipes
-    found = recipes.get(key)
-    if found is None:
-        found = make()
+    recipe = recipes.get(key)
+    if recipe is None:
+        recipe = make()
         if key is not None:
-            found = recipes.setdefault(key, found)
-    return found
+            recipe = recipes.setdefault(key, recipe)
+    return recipe
 
 
 # ---- tensors ----------------------------------------------------------------

@@ -45,18 +45,18 @@ def refuse(node, text):
 
 
 class Facts:
-    """Facts of nodes, in the order in which they were noted; linear maps of
-    sums and of joined rows become sums of linear maps, except those of 16 bits that are to round as
-    one (whole)."""
+    """The facts of nodes in their order; a linear map of a sum, or of joined
+    rows, becomes a sum of linear maps, except one of 16 bits if `whole` says
+    that it is rounded once."""
 
     def __init__(self, nodes, whole=True):
         self.whole = whole
-        self.found, self.became, self._slices = {}, {}, {}
+        self.by_node, self.became, self._slices = {}, {}, {}
         for node in nodes:
             self.add(node)
 
     def of(self, node):
-        return self.found[self.now(node)]
+        return self.by_node[self.now(node)]
 
     def now(self, node):
         """The node that took the place of a node."""
@@ -68,16 +68,17 @@ class Facts:
         if canonical(node.name) == "linear" and node.function is not None:
             self._spread(node)
         if node not in self.became:
-            self.found[node] = self._fact(node)
+            self.by_node[node] = self._fact(node)
         return self.now(node)
 
     def store(self, node):
         """Puts a tensor in the place of a node."""
-        made = Node(node.function, node.name, node.args, node.kwargs,
-                    node.meta, node.line)
-        kept = Node(_same, "stored", (made,), {}, node.meta, node.line)
-        self.found[made] = self.found[node]
-        self.found[kept] = self.found[node]._replace(role="stored", pure=False)
+        original = Node(node.function, node.name, node.args, node.kwargs,
+                        node.meta, node.line)
+        kept = Node(_same, "stored", (original,), {}, node.meta, node.line)
+        self.by_node[original] = self.by_node[node]
+        self.by_node[kept] = self.by_node[node]._replace(
+            role="stored", pure=False)
         self.became[node] = kept
 
     # ---- one node
@@ -115,18 +116,17 @@ class Facts:
             (x, index), along = node.args[:2], True
         else:
             return None
-        found = self.of(index)
-        if found.role != "index" or not along:
+        fact = self.of(index)
+        if fact.role != "index" or not along:
             return None
         source = self.of(x)
-        if found.about not in ("i", "j") or source.rows == _nodes.EDGES:
+        if fact.about not in ("i", "j") or source.rows == _nodes.EDGES:
             refuse(node, "edges are taken by an index of nodes")
         if source.rows is None:
             refuse(node, f"a tensor {list(x.shape)} is taken by nodes, of "
                    "which there may be more or fewer")
-        place = DST if found.about == "i" else SRC
-        return Fact(place, _nodes.EDGES, source.pure, "lift",
-                    (x, found.about))
+        place = DST if fact.about == "i" else SRC
+        return Fact(place, _nodes.EDGES, source.pure, "lift", (x, fact.about))
 
     def _reduced(self, node, name):
         args, how = list(node.args), None
@@ -136,22 +136,22 @@ class Facts:
             names = ("input", "dim", "index", "src")
         else:
             return None
-        given = dict(zip(names, args), **node.kwargs)
-        given.setdefault("src", given.get("source"))
-        how = _REDUCED.get(given.get("reduce", "sum"))
-        x, index, src = given["input"], given["index"], given["src"]
-        base, found = self.of(x), self.of(index)
-        if found.role != "index" or given["dim"] not in (0, -len(x.shape)):
+        by_name = dict(zip(names, args), **node.kwargs)
+        by_name.setdefault("src", by_name.get("source"))
+        how = _REDUCED.get(by_name.get("reduce", "sum"))
+        x, index, src = by_name["input"], by_name["index"], by_name["src"]
+        base, fact = self.of(x), self.of(index)
+        if fact.role != "index" or by_name["dim"] not in (0, -len(x.shape)):
             return None
-        whole = not given.get("include_self", True) or how == "sum"
+        whole = not by_name.get("include_self", True) or how == "sum"
         if base.role != "number" or base.about != 0 or how is None or \
-                not whole or given.get("alpha", 1) != 1:
+                not whole or by_name.get("alpha", 1) != 1:
             refuse(node, f"{node.name} into a tensor that is not of zeros, or "
                    "by what is no sum, mean, maximum or minimum")
-        if rows_of(src.shape) != _nodes.EDGES or found.about not in ("i", "j"):
+        if rows_of(src.shape) != _nodes.EDGES or fact.about not in ("i", "j"):
             refuse(node, f"{node.name} of {list(src.shape)}")
-        return Fact(DST if found.about == "i" else SRC, _nodes.DESTINATIONS,
-                    False, "reduce", (how, src, found.about))
+        return Fact(DST if fact.about == "i" else SRC, _nodes.DESTINATIONS,
+                    False, "reduce", (how, src, fact.about))
 
     def _row(self, node, name):
         operands = [(n, self.of(n)) for n in node.operands()]
@@ -194,12 +194,12 @@ class Facts:
     # ---- linear maps of what several places make
 
     def _spread(self, node):
-        given = dict(zip(("x", "weight", "bias"), node.args))
-        given.update({"x" if k == "input" else k: v
-                      for k, v in node.kwargs.items()})
-        x, weight, bias = given["x"], given["weight"], given.get("bias")
+        by_name = dict(zip(("x", "weight", "bias"), node.args))
+        by_name.update({"x" if k == "input" else k: v
+                        for k, v in node.kwargs.items()})
+        x, weight, bias = by_name["x"], by_name["weight"], by_name.get("bias")
         x = self.now(x)
-        about = self.found[x]
+        about = self.by_node[x]
         if (about.pure or about.rows is None or len(weight.shape) != 2
                 or self.whole and x.meta.dtype in (torch.float16,
                                                    torch.bfloat16)
@@ -211,13 +211,13 @@ class Facts:
         total = None
         for part, begin, sign in terms:
             size = part.shape[-1]
-            made = self._new(F.linear, "linear", (
+            term = self._new(F.linear, "linear", (
                 part, self._columns(weight, begin, size)), {}, node)
             if total is None and sign < 0:
-                made = self._new(torch.neg, "neg", (made,), {}, node)
-            total = made if total is None else self._new(
+                term = self._new(torch.neg, "neg", (term,), {}, node)
+            total = term if total is None else self._new(
                 torch.add if sign > 0 else torch.sub,
-                "add" if sign > 0 else "sub", (total, made), {}, node)
+                "add" if sign > 0 else "sub", (total, term), {}, node)
         if bias is not None:
             total = self._new(torch.add, "add", (total, bias), {}, node)
         self.became[node] = total
@@ -225,7 +225,7 @@ class Facts:
     def _terms(self, x, begin, size, sign):
         """(rows, their first column, sign) whose sum and whose joint is x."""
         x, name = self.now(x), canonical(x.name)
-        if self.found[x].pure or x.function is None:
+        if self.by_node[x].pure or x.function is None:
             yield x, begin, sign
         elif name == "cat" and self._last(x):
             for part in x.args[0]:
@@ -254,11 +254,11 @@ class Facts:
         if (begin, size) == (0, weight.shape[1]):
             return weight
         key = weight, begin, size
-        found = self._slices.get(key)
-        if found is None:
-            found = self._slices[key] = self._new(
+        columns = self._slices.get(key)
+        if columns is None:
+            columns = self._slices[key] = self._new(
                 torch.narrow, "narrow", (weight, 1, begin, size), {}, weight)
-        return found
+        return columns
 
     def _new(self, function, name, args, kwargs, like):
         metas = mapped(args, lambda x: self.now(x).meta if isinstance(

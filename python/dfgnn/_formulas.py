@@ -180,15 +180,15 @@ def attention(t, op, inputs, bias, settings, lse=False):
     if more is not None:
         outputs["sums"], outputs["total"] = _sum_in(d * t.values["x"]), \
             _sum_in(d)
-    found = dict(zip(outputs, t.run(list(outputs.values()))))
-    out = found["out"]
+    results = dict(zip(outputs, t.run(list(outputs.values()))))
+    out = results["out"]
     if more is not None:
         weight, shift = more
-        out = out + torch.einsum("nhf,hdf->nhd", found["sums"], weight)
+        out = out + torch.einsum("nhf,hdf->nhd", results["sums"], weight)
         if shift is not None:
-            out = out + found["total"] * shift.view(heads, dim)
+            out = out + results["total"] * shift.view(heads, dim)
     return out.to(value.dtype), *[
-        found[name].squeeze(-1) if name in found else None
+        results[name].squeeze(-1) if name in results else None
         for name in ("weights", "lse")]
 
 
@@ -200,19 +200,19 @@ def sum_out(way, graph, grad):
     return t.run([_sum_out(t.give(DST, "g", grad))])[0]
 
 
-def message(t, given):
-    """The message of each edge, of the inputs of a sum by their fields; factor
-    [E, H]: what it is multiplied with."""
-    value = given["value"]
+def message(t, fields):
+    """The message of each edge; fields: the inputs of a sum by their fields,
+    of which factor [E, H] multiplies it."""
+    value = fields["value"]
     axes = value.shape[1:]
     sent = v = t.give(SRC, "v", value)
-    if given.get("scale_src") is not None:
-        sent = v = v * t.give(SRC, "scale", given["scale_src"])
-    if given.get("factor") is not None:
-        factor = given["factor"]
+    if fields.get("scale_src") is not None:
+        sent = v = v * t.give(SRC, "scale", fields["scale_src"])
+    if fields.get("factor") is not None:
+        factor = fields["factor"]
         return t.give(EDGE, "w", factor, *factor.shape[1:value.dim() - 1],
                       1) * v
-    attr, weight, shift = map(given.get, (
+    attr, weight, shift = map(fields.get, (
         "edge_attr", "edge_weight", "edge_bias"))
     if attr is not None and weight is not None:
         attr = torch.nn.functional.linear(
@@ -222,10 +222,10 @@ def message(t, given):
             attr, more = attr.chunk(2, dim=-1)
             sent = v + t.give(EDGE, "y", more, *axes)
     x = None if attr is None else t.give(EDGE, "x", attr, *axes)
-    if given.get("gate_dst") is None:
+    if fields.get("gate_dst") is None:
         return v if x is None else (v + x).relu()
-    gate = t.give(DST, "a", given["gate_dst"]) + t.give(
-        SRC, "b", given["gate_src"])
+    gate = t.give(DST, "a", fields["gate_dst"]) + t.give(
+        SRC, "b", fields["gate_src"])
     return (gate if x is None else gate + x).sigmoid() * sent
 
 
@@ -273,13 +273,13 @@ def winners(graph, picked):
     return edges, graph.src[edges], picked >= 0
 
 
-def winning(graph, given, picked):
+def winning(graph, fields, picked):
     """Extremes as the messages of the edges that gave them, without those of
-    other edges; given: as sums() has them."""
+    other edges; fields: those of sums()."""
     edges, sources, there = winners(graph, picked)
     recorder = Picked(graph, edges, sources)
-    found = message(Formula(recorder, given["value"].dtype), given)
-    return recorder.result(found, graph.num_dst) * there
+    messages = message(Formula(recorder, fields["value"].dtype), fields)
+    return recorder.result(messages, graph.num_dst) * there
 
 
 def _median(graph, messages):
@@ -307,32 +307,32 @@ def _product(graph, messages):
 _BY_EDGE = {"median": _median, "mul": _product}
 
 
-def sums(way, graph, op, given, saved=None):
+def sums(way, graph, op, fields, saved=None):
     """The results of a sum or reduction, "spmm-sum", as a tuple.
 
     way: ByTorch or ByProgram.
-    given: the inputs by field; factor [E, H] multiplies the messages of any.
+    fields: the inputs by field; factor [E, H] multiplies the messages of any.
     saved: by field the position in its row of the edge that gave each extreme,
         if known: gradients then go to those edges alone.
     """
-    reduce, value = op.partition("-")[2], given["value"]
+    reduce, value = op.partition("-")[2], fields["value"]
     if reduce == "weighted":
-        reduce, given = "sum", {**given, "factor": given["edge_weight"]}
+        reduce, fields = "sum", {**fields, "factor": fields["edge_weight"]}
     t = way(graph, value.dtype)
     if reduce in _BY_EDGE:
-        m = t.recorder.result(t.recorder.by_edge(message(t, given)))
-        return scaled(_BY_EDGE[reduce](graph, m), given.get("scale_dst")),
+        m = t.recorder.result(t.recorder.by_edge(message(t, fields)))
+        return scaled(_BY_EDGE[reduce](graph, m), fields.get("scale_dst")),
     outs, others = {}, []
     for result in REDUCED[reduce]:
         picked = (saved or {}).get(EXTREMES.get(result))
         if picked is not None and picked.numel() and graph.num_edges:
-            outs[result] = winning(graph, given, picked)
+            outs[result] = winning(graph, fields, picked)
         else:
             others.append(result)
     if others:
-        m = message(t, given)
+        m = message(t, fields)
         outs.update(zip(others, t.run([result(m) for result in others])))
-    return tuple(scaled(outs[result], given.get("scale_dst"))
+    return tuple(scaled(outs[result], fields.get("scale_dst"))
                  for result in REDUCED[reduce])
 
 
@@ -352,6 +352,6 @@ def run(way, graph, spec, shown, inputs, seed, settings, saved=None):
     if len(inputs) == len(spec.inputs):
         inputs, bias = inputs[:-1], inputs[-1]
     t = way(graph, exact(inputs[spec.value].dtype), seed)
-    found = dict(zip(("out", "weights", "lse"), attention(
+    results = dict(zip(("out", "weights", "lse"), attention(
         t, spec.name, inputs, bias, settings, "lse" in shown)))
-    return tuple(found[name] for name in shown)
+    return tuple(results[name] for name in shown)

@@ -37,20 +37,20 @@ _NUMBERS = (SymInt, SymFloat, SymBool)
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def line_of(told):
-    """The user's line, "file, line n", of a stack that torch tells."""
-    found = [f"{path}, line {line}" for path, line in _PLACE.findall(
-        told or "") if is_users(path)]
-    return found[-1] if found else ""
+def line_of(stack):
+    """The user's line, "file, line n", of a stack as torch writes it."""
+    places = [f"{path}, line {line}" for path, line in _PLACE.findall(
+        stack or "") if is_users(path)]
+    return places[-1] if places else ""
 
 
 def _lines(nodes):
     """(node, the user's line); that of the next where one has none."""
-    found, line = [], ""
+    pairs, line = [], ""
     for node in reversed(nodes):
         line = line_of(node.meta.get("stack_trace")) or line
-        found.append((node, line))
-    return reversed(found)
+        pairs.append((node, line))
+    return reversed(pairs)
 
 
 class Rows:
@@ -88,7 +88,7 @@ class Rows:
         self.flipped = reduced == {"0"}
         self.ends = ("i", "j") if self.flipped else ("j", "i")
         tops = self._tops(graph)
-        found = []
+        counts = []
         for row in ("0", "1"):
             sizes[row] = [n for n in sizes[row] if isinstance(
                 _meta(n.args[0]), Tensor) and _meta(n.args[0]).dim()
@@ -102,11 +102,11 @@ class Rows:
                 raise TraceError((line + ": " if line else "") +
                                  "values of nodes have several numbers of "
                                  "rows")
-            found.append(next(iter(known.values()), None))
-        if found == [None, None]:
+            counts.append(next(iter(known.values()), None))
+        if counts == [None, None]:
             raise TraceError("nothing says how many nodes there are")
-        first, second = (found[0] if found[0] is not None else found[1],
-                         found[1] if found[1] is not None else found[0])
+        first, second = (counts[0] if counts[0] is not None else counts[1],
+                         counts[1] if counts[1] is not None else counts[0])
         self.sources, self.destinations = (
             (second, first) if self.flipped else (first, second))
         self.count = _meta(edges).shape[1]
@@ -131,22 +131,22 @@ class Rows:
 
     def _tops(self, graph):
         """index.max() + 1 as a size."""
-        found = {}
+        tops = {}
         for node in graph.nodes:
-            made = _meta(node)
-            if _name(node) != "item" or not isinstance(made, SymInt):
+            value = _meta(node)
+            if _name(node) != "item" or not isinstance(value, SymInt):
                 continue
             end = self.end_of(node.args[0])
             if end is not None:
-                found[_key(made + 1)] = TOP_DESTINATION if end == "i" else \
+                tops[_key(value + 1)] = TOP_DESTINATION if end == "i" else \
                     TOP_SOURCE
-        return found
+        return tops
 
     def size(self, n):
         """A number of rows as its sign, any other as a number."""
-        found = self.counted.get(_key(n))
-        if found is not None:
-            return found
+        sign = self.counted.get(_key(n))
+        if sign is not None:
+            return sign
         if isinstance(n, SymInt):
             try:
                 n = int(n)
@@ -241,40 +241,40 @@ class Notes:
             for node, self.line in _lines(module.graph.nodes):
                 self._node(node, module)
         except TraceError as error:
-            told = str(error)
-            if self.line and not told.startswith(self.line):
-                told = f"{self.line}: {told}"
-            raise TraceError(told) from None
+            reason = str(error)
+            if self.line and not reason.startswith(self.line):
+                reason = f"{self.line}: {reason}"
+            raise TraceError(reason) from None
 
     @property
     def written(self):
         return [*self.effects, *self.statistics]
 
-    # ---- what is given
+    # ---- placeholders
 
     def _placeholder(self, k, node, is_edges):
-        made = _meta(node)
-        if not isinstance(made, Tensor):
-            self.values[node] = made
+        value = _meta(node)
+        if not isinstance(value, Tensor):
+            self.values[node] = value
             return
         if getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False):
             self.values[node] = _Number(k, source_of(node))
             return
-        if made.layout != torch.strided or type(made) not in (
+        if value.layout != torch.strided or type(value) not in (
                 torch._subclasses.FakeTensor, torch.nn.Parameter):
             raise TraceError(f"{source_of(node)} is no plain tensor")
-        place = EDGE if is_edges else self._place(made, source_of(node))
+        place = EDGE if is_edges else self._place(value, source_of(node))
         self.places[k] = place
-        given = Node(None, source_of(node), (), {}, self._empty(
-            made, place), "", place, ("given", k))
+        note = Node(None, source_of(node), (), {}, self._empty(
+            value, place), "", place, ("given", k))
         if is_edges:
-            given.end, given.key = "ij", ("edge_index",)
-        self._add(node, given)
+            note.end, note.key = "ij", ("edge_index",)
+        self._add(node, note)
 
-    def _place(self, made, source):
-        if not made.dim():
+    def _place(self, value, source):
+        if not value.dim():
             return PARAM
-        size = made.shape[0]
+        size = value.shape[0]
         rows = self.rows.counted.get(_key(size))
         if rows is None or not isinstance(size, SymInt) and \
                 not source.startswith("L['kwargs']"):
@@ -283,18 +283,18 @@ class Notes:
             return DST if rows == DESTINATIONS else SRC
         return EDGE
 
-    def _empty(self, made, place=None):
+    def _empty(self, value, place=None):
         """A tensor of its shape and type that holds nothing."""
-        shape = [self.rows.size(n) for n in made.shape]
+        shape = [self.rows.size(n) for n in value.shape]
         if place == PARAM:  # no size of it is one of rows
-            shape = [int(n) for n in made.shape]
-        return torch.empty(shape, dtype=made.dtype, device="meta")
+            shape = [int(n) for n in value.shape]
+        return torch.empty(shape, dtype=value.dtype, device="meta")
 
-    def _add(self, node, made, group=None):
-        self.nodes.append(made)
+    def _add(self, node, note, group=None):
+        self.nodes.append(note)
         if len(self.nodes) > MOST_NODES:
             raise TraceError(f"more than {MOST_NODES} operations")
-        self.values[node] = made
+        self.values[node] = note
         self.shared[node] = group = [] if group is None else group
         group.append(node)
 
@@ -307,53 +307,53 @@ class Notes:
             self.tree = tuple(self._output(x) for x in node.args[0])
             return
         if node.op == "get_attr":
-            found = module
+            target = module
             for part in node.target.split("."):
-                found = getattr(found, part)
-            raise TraceError(_refused(found))
+                target = getattr(target, part)
+            raise TraceError(_refused(target))
         name = _dunder(node)
-        made = _meta(node)
+        value = _meta(node)
         if name in ("item", "wrapped_item", "__int__", "__float__") and \
-                isinstance(made, _NUMBERS):
-            self._item(node, made)
-        elif isinstance(made, Tensor) or isinstance(
-                made, (tuple, list)) and made and all(
-                    isinstance(x, Tensor) for x in made):
-            self._call(node, name, made)
-        elif name == "Size" or isinstance(made, (tuple, list)):
+                isinstance(value, _NUMBERS):
+            self._item(node, value)
+        elif isinstance(value, Tensor) or isinstance(
+                value, (tuple, list)) and value and all(
+                    isinstance(x, Tensor) for x in value):
+            self._call(node, name, value)
+        elif name == "Size" or isinstance(value, (tuple, list)):
             self.values[node] = mapped(node.args[0], self._value)
-        elif isinstance(made, SymFloat) and all(
+        elif isinstance(value, SymFloat) and all(
                 x is None or not isinstance(self._value(x), _Number)
                 for x in node.args):
             raise TraceError("a number of rows is used as a number")
-        elif isinstance(made, SymInt):
-            self.values[node] = made
-        elif isinstance(made, (SymBool, bool)):
-            self.values[node] = made
+        elif isinstance(value, SymInt):
+            self.values[node] = value
+        elif isinstance(value, (SymBool, bool)):
+            self.values[node] = value
         elif name.startswith(("_check", "_assert")):
             return
         else:
             raise TraceError(_refused(node.target))
 
     def _output(self, x):
-        made = self._value(x)
-        if isinstance(made, _NUMBERS) or isinstance(made, _Number):
+        value = self._value(x)
+        if isinstance(value, _NUMBERS) or isinstance(value, _Number):
             raise TraceError("a number is a result")
-        return made
+        return value
 
-    def _item(self, node, made):
-        found = self._value(node.args[0])
-        if isinstance(found, _Number):
-            if found.source in self.numbers:
-                given = Node(None, found.source, (), {}, torch.empty(
+    def _item(self, node, value):
+        operand = self._value(node.args[0])
+        if isinstance(operand, _Number):
+            if operand.source in self.numbers:
+                note = Node(None, operand.source, (), {}, torch.empty(
                     (), dtype=torch.float64, device="meta"), "", PARAM,
-                    ("given", found.k))
-                self._add(node, given)
+                    ("given", operand.k))
+                self._add(node, note)
             else:
-                self.values[node] = float(made)  # a guard is on it then
-        elif isinstance(found, Node) and found.end in ("i", "j") and \
-                found.name == "max" and isinstance(made, SymInt):
-            self.values[node] = made
+                self.values[node] = float(value)  # a guard is on it then
+        elif isinstance(operand, Node) and operand.end in ("i", "j") and \
+                operand.name == "max" and isinstance(value, SymInt):
+            self.values[node] = value
         else:
             raise TraceError("item() asks what a tensor holds, on which "
                              "Python then depends")
@@ -378,7 +378,7 @@ class Notes:
             return type(x)(self._argument(y, sizes) for y in x)
         return x
 
-    def _call(self, node, name, made):
+    def _call(self, node, name, value):
         if _draws(name):
             raise TraceError(f"{name} draws random numbers; dropout is what "
                              "edge programs have of those")
@@ -402,33 +402,33 @@ class Notes:
         if name == "__getitem__" and isinstance(args[0], Node) and \
                 args[0].function is not None and isinstance(
                     args[0].meta, (tuple, list)):
-            self._part(node, args[0], args[1], made)
+            self._part(node, args[0], args[1], value)
             return
         writes = inplace or name in _IN_PLACE or (
             name.endswith("_") and not name.endswith("__"))
         function = node.target if node.op == "call_function" else getattr(
             Tensor, name)
-        meta = self._empty(made) if isinstance(made, Tensor) else type(made)(
-            self._empty(x) for x in made) if type(made) in (
-                tuple, list) else tuple(map(self._empty, made))
-        one = self._promoted(name, made, args, kwargs)
+        meta = self._empty(value) if isinstance(value, Tensor) else type(value)(
+            self._empty(x) for x in value) if type(value) in (
+                tuple, list) else tuple(map(self._empty, value))
+        one = self._promoted(name, value, args, kwargs)
         lift = self._lift(name, one)
         if lift is not None and lift in self.lifted:
             self.values[node] = self.lifted[lift]
             self.shared[node] = [node]
             return
-        found = Node(function, name, one, kwargs, meta, self.line)
-        found.end = self._end(node, found)
-        found.clones = writes and not inplace
+        note = Node(function, name, one, kwargs, meta, self.line)
+        note.end = self._end(node, note)
+        note.clones = writes and not inplace
         if lift is not None:
-            self.lifted[lift] = found
+            self.lifted[lift] = note
         if writes:
-            self._write(node, name, found)
+            self._write(node, name, note)
             return
         views = name in VIEWS or canonical(name) in ("view", "expand")
         source = next((self.same.get(x, x) for x in node.args if isinstance(
             x, torch.fx.Node) and self.same.get(x, x) in self.shared), None)
-        self._add(node, found, self.shared[source] if views
+        self._add(node, note, self.shared[source] if views
                   and source is not None else None)
 
     @staticmethod
@@ -439,12 +439,12 @@ class Notes:
             return args[0], args[1] % len(args[0].shape), args[2].end
         return None
 
-    def _promoted(self, name, made, args, kwargs):
+    def _promoted(self, name, value, args, kwargs):
         """The arguments in the type to which torch raises them, where a
         program would not."""
         if name in ("cat", "concat", "stack") and isinstance(
                 args[0], (tuple, list)):
-            kind = made.dtype
+            kind = value.dtype
             return (type(args[0])(self._cast(x, kind) for x in args[0]),
                     *args[1:])
         numbers = [x for x in args if isinstance(x, Node) and x.name in
@@ -458,10 +458,10 @@ class Notes:
     def _cast(self, x, kind):
         if not isinstance(x, Node) or x.meta.dtype == kind:
             return x
-        made = Node(Tensor.to, "to", (x, kind), {}, x.meta.to(kind),
+        note = Node(Tensor.to, "to", (x, kind), {}, x.meta.to(kind),
                     self.line)
-        self.nodes.append(made)
-        return made
+        self.nodes.append(note)
+        return note
 
     def _keep(self, node, name):
         """Notes the statistics that a call writes to."""
@@ -477,7 +477,7 @@ class Notes:
                                  "written elsewhere")
             self.statistics.append(self._value(buffer))
 
-    def _write(self, node, name, found):
+    def _write(self, node, name, note):
         """A written tensor is another from here on; a buffer gets it
         when all has run, since steps do not run in this order."""
         target = node.args[0] if node.args else None
@@ -485,28 +485,28 @@ class Notes:
         if not isinstance(target, torch.fx.Node) or \
                 target not in self.shared:
             raise TraceError(f"{name} writes into what is no tensor")
-        given = self._value(target)
+        before = self._value(target)
         if len(self.shared[target]) > 1:
             raise TraceError(f"{name} writes into a tensor that has another "
                              "view")
-        if given.function is None:
-            if given.place != PARAM or given.key is None:
+        if before.function is None:
+            if before.place != PARAM or before.key is None:
                 raise TraceError(f"{name} writes into an argument")
-            self.base[target] = given
+            self.base[target] = before
         if target in self.base:
-            self.effects[self.base[target]] = found
-        self.nodes.append(found)
-        self.values[target], self.same[node] = found, target
+            self.effects[self.base[target]] = note
+        self.nodes.append(note)
+        self.values[target], self.same[node] = note, target
         self.lifted = {k: v for k, v in self.lifted.items()
-                       if k[0] is not given and v is not given}
+                       if k[0] is not before and v is not before}
 
-    def _part(self, node, parent, k, made):
+    def _part(self, node, parent, k, value):
         if not isinstance(k, int):
             raise TraceError("a slice of several tensors")
-        found = Node(None, "part", (parent, k), {}, self._empty(made),
-                     self.line)
-        found.end = self._end(node, parent)
-        self._add(node, found, [node, node])
+        note = Node(None, "part", (parent, k), {}, self._empty(value),
+                    self.line)
+        note.end = self._end(node, parent)
+        self._add(node, note, [node, node])
 
     def _end(self, node, call):
         """The end that an index by edge still belongs to after a call: none
@@ -525,8 +525,8 @@ class _Number:
 
 def source_of(node):
     """The name that Dynamo gives a placeholder, such as L['kwargs']['x']."""
-    given = node.meta.get("grapharg")
-    name = getattr(getattr(given, "source", None), "name", "")
+    graph_arg = node.meta.get("grapharg")
+    name = getattr(getattr(graph_arg, "source", None), "name", "")
     return name() if callable(name) else name
 
 

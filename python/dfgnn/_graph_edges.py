@@ -23,12 +23,12 @@ class Edges:
     looped = None  # the result of with_self_loops()
 
     def _derive(self, key, make):
-        found = self._derived.get(key)
-        if found is None:
+        result = self._derived.get(key)
+        if result is None:
             if compiling():  # the memory may belong to torch's CUDA graphs
                 return make()
-            found = self._derived[key] = _kept(make)
-        return found
+            result = self._derived[key] = _kept(make)
+        return result
 
     def met(self, receives):
         """([N] whether an edge begins, or ends, at a node; [1] such a node), or
@@ -112,10 +112,10 @@ class Edges:
             inverse[self.order] = torch.arange(self.num_edges,
                                                device=self.device)
             return inverse
-        found = self._derived.get("inverse")
-        if found is None and self.edge_order is not None:
-            found = self._derive("inverse", make)
-        return found
+        positions = self._derived.get("inverse")
+        if positions is None and self.edge_order is not None:
+            positions = self._derive("inverse", make)
+        return positions
 
     @property
     def edge_index(self):
@@ -151,9 +151,9 @@ class Edges:
     def _list(self):
         """The caller's edge list if it still exists and is unchanged, else
         edge_index."""
-        given = self._given
-        if given is not None:
-            edges, known = given[0](), given[1]
+        entry = self._given
+        if entry is not None:
+            edges, known = entry[0](), entry[1]
             if edges is not None and is_stamped(edges, known):
                 return edges
         return self.edge_index
@@ -177,11 +177,11 @@ class Edges:
             return self.order if count == self.num_edges else \
                 self.to_graph_order(self.to_looped_edges(torch.arange(
                     count, device=self.device)))
-        found = self._derived.get(("rows", count))
-        if found is None and (self.loops is not None or (
+        rows = self._derived.get(("rows", count))
+        if rows is None and (self.loops is not None or (
                 count == self.num_edges and self.edge_order is not None)):
-            found = self._derive(("rows", count), make)
-        return found
+            rows = self._derive(("rows", count), make)
+        return rows
 
     def to_looped_edges(self, edges):
         """A tensor by the edges of this graph, which with_self_loops() made,

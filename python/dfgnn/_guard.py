@@ -59,8 +59,8 @@ def guarded(forward):
 def own_propagate(module):
     """Whether somebody put a propagate() on the module itself.  PyG leaves one
     of its class there after an explanation."""
-    found, kind = module.__dict__.get("propagate"), type(module)
-    return found is not None and getattr(found, "__func__", found) not in (
+    method, kind = module.__dict__.get("propagate"), type(module)
+    return method is not None and getattr(method, "__func__", method) not in (
         getattr(kind, "_jinja_propagate", None),
         getattr(kind, "_orig_propagate", None))
 
@@ -85,26 +85,26 @@ def _by_own_path(layer, args, kwargs):
 
 # ---- which calls are timed --------------------------------------------------
 
-def _untimed(parts, given):
+def _untimed(parts, tensors):
     """Whether a call is left alone: two runs of a program must agree, something
     records or transforms it, a checkpoint calls it again in the backward pass
     and needs what it did before, or its library knows no such graph."""
-    if not given or any(isinstance(part, (graph.Graph, HeteroGraph))
-                        for part in parts) or \
+    if not tensors or any(isinstance(part, (graph.Graph, HeteroGraph))
+                          for part in parts) or \
             torch.are_deterministic_algorithms_enabled() or \
             _remember.current is not None or _measure.watching is not None or \
             torchs_cuda_graphs() or \
             any(type(t) not in (torch.Tensor, torch.nn.Parameter)
-                for t in given) or \
+                for t in tensors) or \
             torch._C._get_tracing_state() is not None or \
             torch._C._functorch.peek_interpreter_stack() is not None or \
             torch._C._len_torch_dispatch_stack() or \
             torch._C._current_graph_task_id() != -1:
         return True
     if not torch.is_grad_enabled() and not torch.is_inference_mode_enabled() \
-            and any(t.requires_grad for t in given):
+            and any(t.requires_grad for t in tensors):
         return True
-    return _saved_elsewhere() or given[0].is_cuda and \
+    return _saved_elsewhere() or tensors[0].is_cuda and \
         torch.cuda.is_current_stream_capturing()
 
 
@@ -159,41 +159,41 @@ class _Stream:
 class _Sample:
     """One step's calls of a layer by one path."""
 
-    def __init__(self, path, given, timed):
+    def __init__(self, path, tensors, timed):
         self.path, self.timed = path, timed
         if timed:
-            device = given[0].device
-            self.clock = _Stream(device) if given[0].is_cuda else _Clock
+            device = tensors[0].device
+            self.clock = _Stream(device) if tensors[0].is_cuda else _Clock
         # a mini-batch of more rows takes longer
-        self.rows = sum(max(t.shape, default=1) for t in given)
+        self.rows = sum(max(t.shape, default=1) for t in tensors)
         self.calls, self.forward, self.handles = 0, [], []
         self.began = self.ended = None  # of the backward pass
         self.over = False  # no backward pass is to come
         self.graphs = 0  # that its calls made
 
-    def run(self, run, layer, given):
+    def run(self, run, layer, tensors):
         if not self.timed:
             out = run()
             self.calls += 1
             self.over = not torch.is_grad_enabled()
             if not self.over and not self.handles:
-                self._follow(layer, given, out)
+                self._follow(layer, tensors, out)
             return out
-        made, begin = graph.made, self.clock.mark()
+        before, begin = graph.made, self.clock.mark()
         out = run()
-        self.graphs += graph.made - made
+        self.graphs += graph.made - before
         self.forward.append((begin, self.clock.mark()))
         self.calls += 1  # one that raises is none
         if not torch.is_grad_enabled():
             self.over = True
         else:
-            self._follow(layer, given, out)
+            self._follow(layer, tensors, out)
         return out
 
-    def _follow(self, layer, given, out):
+    def _follow(self, layer, tensors, out):
         # nodes that were made before a layer run after all of its own
-        ends = [t.grad_fn for t in given if t.grad_fn is not None] or [
-            _accumulator(t) for t in (*layer.parameters(), *given)
+        ends = [t.grad_fn for t in tensors if t.grad_fn is not None] or [
+            _accumulator(t) for t in (*layer.parameters(), *tensors)
             if t.requires_grad and t.is_leaf and not is_lazy(t)]
         begins = [t.grad_fn for t in tensors_in(out)
                   if t.grad_fn is not None and t.grad_fn not in ends]
@@ -225,15 +225,15 @@ class _Sample:
     def times(self):
         """(forward, backward or None) of a row in ms; None if the device is
         not through."""
-        found = [self.clock.between(*pair) for pair in self.forward]
+        times = [self.clock.between(*pair) for pair in self.forward]
         back = None
         # the backward of a layer that is called again has others inside
         if self.ended is not None and self.calls == 1:
             back = self.clock.between(self.began, self.ended)
-            found.append(back)
-        if None in found:
+            times.append(back)
+        if None in times:
             return None
-        forward = (sum(found) - (back or 0.0)) / self.calls
+        forward = (sum(times) - (back or 0.0)) / self.calls
         return forward / self.rows, None if back is None else back / self.rows
 
 
@@ -268,7 +268,7 @@ class Race:
         self.ready = False  # decided, but for the layers that share its graph
         self.key = None  # of what later processes may know
 
-    def sample(self, given):
+    def sample(self, tensors):
         """The step of a call, which begins a new one where one has ended."""
         last = self.open
         if last is not None and not last.over and last.ended is None and \
@@ -278,14 +278,14 @@ class Race:
             self._close(last)
         if self.held:
             if self._compiles():
-                self.open = _Sample(OWN, given, False)
+                self.open = _Sample(OWN, tensors, False)
                 return self.open
             self._begin_anew()
         turn, place = divmod(self.steps - WARM, RUN)
         path = OWN if turn >= 0 and turn % 2 == 0 else KERNELS
         timed = turn >= 0 and place > 0
         self.steps += 1
-        self.open = _Sample(path, given, timed)
+        self.open = _Sample(path, tensors, timed)
         return self.open
 
     def _compiles(self):
@@ -318,8 +318,8 @@ class Race:
 
     def _totals(self, path):
         """The times of a row in the steps of a path."""
-        with_backward = all(any(b is not None for _, b in found)
-                            for found in self.samples.values())
+        with_backward = all(any(b is not None for _, b in times)
+                            for times in self.samples.values())
         return [f + (b or 0.0) if with_backward else f
                 for f, b in self.samples[path] if b is not None or
                 not with_backward]
@@ -375,7 +375,7 @@ class Race:
                  why=", in an earlier process")
 
     def end(self, winner, clear=False, why=""):
-        """clear: later processes need not time again."""
+        """Sets the winner; clear: later processes need not time again."""
         own, kernels = map(self.milliseconds, (OWN, KERNELS))
         self.winner, self.ready = winner, False
         if clear:
@@ -441,12 +441,12 @@ class Guard:
         parts = [*args, *kwargs.values()]
         if any([isinstance(part, (tuple, list, dict)) for part in parts]):
             parts = tree_leaves(parts)
-        given = [part for part in parts if isinstance(part, torch.Tensor)]
-        if _untimed(parts, given):
+        tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+        if _untimed(parts, tensors):
             return forward(layer, *args, **kwargs)
         if race is None:
             race = self.races[recorded] = Race(self.words)
-        sample = race.sample(given)
+        sample = race.sample(tensors)
         if race.steps == WARM + 1 and race.key is None and _measure.enabled:
             race.known(_known_paths.key_of(layer, parts, recorded) or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
@@ -454,14 +454,14 @@ class Guard:
             self.group.decide(race, recorded)
             if race.held:  # from this call on
                 race.open = None
-                sample = race.sample(given)
+                sample = race.sample(tensors)
         if race.winner is not None:
             return self._decided(race, forward, layer, args, kwargs)
         _thread.path = sample.path
         try:
             return sample.run(
                 lambda: self.other(layer, args, kwargs) if sample.path == OWN
-                else forward(layer, *args, **kwargs), layer, given)
+                else forward(layer, *args, **kwargs), layer, tensors)
         finally:
             _thread.path = None
 

@@ -54,9 +54,9 @@ class Context:
 
 def context(device):
     """The context of a torch device."""
-    found = _contexts.get(device)
-    if found is not None:
-        return found
+    ctx = _contexts.get(device)
+    if ctx is not None:
+        return ctx
     if device.type not in ("cpu", "cuda"):
         raise ValueError(
             f"dfgnn runs on cpu and cuda tensors, got a tensor on {device}")
@@ -122,10 +122,10 @@ def _destroy(pointer, plans):
 
 def signature(handle):
     """The statistics of the graph that selection looks at, as a dict."""
-    found = _abi.Signature()
-    check(library().dfgnn_graph_signature(ctypes.byref(found),
+    stats = _abi.Signature()
+    check(library().dfgnn_graph_signature(ctypes.byref(stats),
                                           handle.pointer))
-    values = {name: getattr(found, name) for name, _ in found._fields_[1:]}
+    values = {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
     values["histogram"] = list(values["histogram"])
     return values
 
@@ -215,15 +215,15 @@ def of_batch(edge_index, sizes, self_loops):
     if not edge_index.is_contiguous():
         edge_index = edge_index.contiguous()
     on_host = device.type == "cpu"
-    made = _library.extension.graph(
+    result = _library.extension.graph(
         _library.functions, ctx.address, edge_index.data_ptr(),
         edge_index.size(1), edge_index.dtype is torch.int64, *sizes,
         self_loops, None if on_host else current_raw_stream(device.index))
-    if type(made) is tuple:
-        return Handle(ctx, made[0], (), None, on_host and not self_loops)
-    if made == _abi.ERROR_MEMORY:
+    if type(result) is tuple:
+        return Handle(ctx, result[0], (), None, on_host and not self_loops)
+    if result == _abi.ERROR_MEMORY:
         return None
-    raise _in_words_of_edge_index(failure(made))
+    raise _in_words_of_edge_index(failure(result))
 
 
 def csr_of(handle):

@@ -57,11 +57,11 @@ def _read(file):
 
 def _entry(line):
     try:
-        found = json.loads(line)
-        times = found["ms"]
+        entry = json.loads(line)
+        times = entry["ms"]
         if times and all(type(t) is float and 0 < t < math.inf
                          for t in times.values()):
-            return str(found["key"]), times
+            return str(entry["key"]), times
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass  # another program's, or cut off
     return None

@@ -53,18 +53,18 @@ class Refilled(Graph):
     @staticmethod
     def _sort(keys, offsets, order, rows):
         """The sorted keys; writes their order, and where each row begins."""
-        found, places = torch.sort(keys.to(torch.int32), stable=True)
+        sorted_keys, places = torch.sort(keys.to(torch.int32), stable=True)
         order.copy_(places)
-        torch.searchsorted(found, rows, out_int32=True, out=offsets)
-        return found
+        torch.searchsorted(sorted_keys, rows, out_int32=True, out=offsets)
+        return sorted_keys
 
     # what is derived from the edges lasts until they are written anew
 
     def _derive(self, key, make):
-        found = self._derived.get(key)
-        if found is None or found[0] != self.generation:
-            found = self._derived[key] = self.generation, make()
-        return found[1]
+        entry = self._derived.get(key)
+        if entry is None or entry[0] != self.generation:
+            entry = self._derived[key] = self.generation, make()
+        return entry[1]
 
     @property
     def edge_order(self):
@@ -87,7 +87,7 @@ class OfStep(Refilled):
         src, dst = edges
         strange = (src < 0) | (src >= self.num_src) | (dst < 0) | (
             dst >= self.num_dst)
-        self.faults.found += strange.sum()
+        self.faults.number += strange.sum()
         self.faults.send()
         self.write(*edges.masked_fill(strange, 0))
 
@@ -183,17 +183,17 @@ class RefilledRelations(HeteroGraph):
     def _derive(self, key, make):
         if (key if isinstance(key, str) else key[0]) in _OF_SIZES:
             return super()._derive(key, make)
-        found = self._of_edges.get(key)
-        if found is None:
-            found = self._of_edges[key] = make()
-        return found
+        value = self._of_edges.get(key)
+        if value is None:
+            value = self._of_edges[key] = make()
+        return value
 
     def graph(self, rows, columns):
         key = rows, columns
-        found = self._between.get(key)
-        if found is None:
-            found = self._between[key] = lasting(lambda: _Between(self, *key))
-        return found
+        graph = self._between.get(key)
+        if graph is None:
+            graph = self._between[key] = lasting(lambda: _Between(self, *key))
+        return graph
 
     def as_sent(self):
         return self.by_relation("src")

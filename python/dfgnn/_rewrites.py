@@ -1,4 +1,4 @@
-"""Calls among those that _nodes noted which others take the place of.
+"""Rewrites of the calls that _nodes noted: one takes the place of several.
 
 MLPs on edges, linear maps with activations between them, of what both ends and
 the edge make, with a norm, a residual and the reductions that read them, become
@@ -47,26 +47,26 @@ class Stack(NamedTuple):
 
 def _activation(node):
     """(name, slope) of an activation's call, or None."""
-    name, given = canonical(node.name), node.args[1:]
+    name, rest = canonical(node.name), node.args[1:]
     kwargs = dict(node.kwargs)
     kwargs.pop("inplace", None)
     if name in ("relu", "silu", "tanh", "sigmoid"):
         return (name, 0.0) if not kwargs else None
     if name == "gelu":
-        how = kwargs.get("approximate", given[0] if given else "none")
+        how = kwargs.get("approximate", rest[0] if rest else "none")
         return ("gelu_tanh" if how == "tanh" else "gelu"), 0.0
     if name == "softplus":
-        beta = kwargs.get("beta", given[0] if given else 1)
+        beta = kwargs.get("beta", rest[0] if rest else 1)
         return (name, 0.0) if beta == 1 else None
     key, usual = {"elu": ("alpha", 1.0), "leaky_relu": (
         "negative_slope", 0.01)}.get(name, (None, None))
     if key is None:
         return None
-    return name, float(kwargs.get(key, given[0] if given else usual))
+    return name, float(kwargs.get(key, rest[0] if rest else usual))
 
 
 class _No(Exception):
-    """It is no MLP."""
+    """Says that the calls are no MLP."""
 
 
 class _Match:
@@ -143,26 +143,26 @@ class _Match:
             1 + len(rest), names.pop() if names else None, last[0],
             slopes.pop() if slopes else 0.0, False, norm, eps,
             residual is not None)
-        found = Stack(settings, tuple(terms), scale, shift,
+        stack = Stack(settings, tuple(terms), scale, shift,
                       tuple(w for w, _ in rest),
                       (tuple(biases), *[(b,) if b is not None else ()
                                         for _, b in rest]), dtype)
-        one = {node.meta.dtype for node in _operands(found)} == {dtype}
-        return found._replace(dtype=None) if one else found
+        one = {node.meta.dtype for node in _operands(stack)} == {dtype}
+        return stack._replace(dtype=None) if one else stack
 
     def _norm(self, node):
-        given = dict(zip(("input", "shape", "weight", "bias", "eps")
-                         if canonical(node.name) == "layer_norm" else
-                         ("input", "shape", "weight", "eps"), node.args),
-                     **node.kwargs)
-        shape = given.get("shape", given.get("normalized_shape"))
+        by_name = dict(zip(("input", "shape", "weight", "bias", "eps")
+                           if canonical(node.name) == "layer_norm" else
+                           ("input", "shape", "weight", "eps"), node.args),
+                       **node.kwargs)
+        shape = by_name.get("shape", by_name.get("normalized_shape"))
         if tuple(shape) != tuple(node.shape[-1:]):
             raise _No
-        eps = given.get("eps", 1e-5 if "layer" in node.name else None)
+        eps = by_name.get("eps", 1e-5 if "layer" in node.name else None)
         if eps is None:
             eps = torch.finfo(node.meta.dtype).eps
         return ("layer" if "layer" in node.name else "rms",
-                given.get("weight"), given.get("bias"), float(eps))
+                by_name.get("weight"), by_name.get("bias"), float(eps))
 
     # ---- layers
 
@@ -171,16 +171,16 @@ class _Match:
         others, their activations)."""
         rest, between = [], []
         while canonical(node.name) == "linear":
-            given = dict(zip(("input", "weight", "bias"), node.args),
-                         **node.kwargs)
-            x = self.plain(given["input"])
-            found = _activation(x) if self.by_edge(x) else None
-            below = self.plain(x.args[0]) if found else None
-            if not found or self.fact(node).pure or not self._sums(below) \
+            by_name = dict(zip(("input", "weight", "bias"), node.args),
+                           **node.kwargs)
+            x = self.plain(by_name["input"])
+            activation = _activation(x) if self.by_edge(x) else None
+            below = self.plain(x.args[0]) if activation else None
+            if not activation or self.fact(node).pure or not self._sums(below) \
                     or not (self.own(x) and self.own(below)):
                 break  # x is read by others, too: e' of another MLP
-            rest.insert(0, (given["weight"], given.get("bias")))
-            between.append(found)
+            rest.insert(0, (by_name["weight"], by_name.get("bias")))
+            between.append(activation)
             node = below
         first = [], []
         self._first(node, 1, *first)
@@ -210,12 +210,12 @@ class _Match:
         elif name == "neg":
             self._first(node.args[0], -sign, terms, biases)
         elif name == "linear":
-            given = dict(zip(("input", "weight", "bias"), node.args),
-                         **node.kwargs)
-            x, bias = self.plain(given["input"]), given.get("bias")
-            if not self.by_edge(x) or len(given["weight"].shape) != 2:
+            by_name = dict(zip(("input", "weight", "bias"), node.args),
+                           **node.kwargs)
+            x, bias = self.plain(by_name["input"]), by_name.get("bias")
+            if not self.by_edge(x) or len(by_name["weight"].shape) != 2:
                 raise _No
-            terms.append(Term(EDGE, x, given["weight"], sign))
+            terms.append(Term(EDGE, x, by_name["weight"], sign))
             if bias is not None:
                 if sign < 0:
                     raise _No
@@ -318,14 +318,14 @@ def _replace(facts, node, stack, readers):
         edges=others, **{name: reduced[end][1] for end, name in (
             ("i", "reduce_dst"), ("j", "reduce_src")) if end in reduced})
     stack = stack._replace(settings=settings)
-    made = Node(stack, "mlp", _operands(stack), {}, node.meta, node.line)
-    facts.found[made] = Fact(EDGE, None, False, "mlp")
+    mlp = Node(stack, "mlp", _operands(stack), {}, node.meta, node.line)
+    facts.by_node[mlp] = Fact(EDGE, None, False, "mlp")
     outputs = ([node] if others else []) + [
         reduced[end][0] for end in ("i", "j") if end in reduced]
     for i, old in enumerate(outputs):
-        part = Node(None, "part", (made, i), {}, old.meta, old.line)
+        part = Node(None, "part", (mlp, i), {}, old.meta, old.line)
         fact = facts.of(old)
-        facts.found[part] = Fact(fact.place, fact.rows, False, "mlp")
+        facts.by_node[part] = Fact(fact.place, fact.rows, False, "mlp")
         facts.became[facts.now(old)] = part
 
 
@@ -338,15 +338,15 @@ WIDEST = 1024  # numbers of a row of products
 
 
 def move_sums(facts, nodes, outputs):
-    """Has such sums among these nodes take the place of what they were."""
+    """Puts linear maps of sums in the place of sums of linear maps."""
     readers = readers_of(facts, nodes, outputs)
     for node in nodes:
         fact = facts.of(node)
         if fact.role == "reduce" and fact.about[0] in ("sum", "mean"):
-            found = _linear(facts, readers, node, fact.about[1]) or \
+            linear_map = _linear(facts, readers, node, fact.about[1]) or \
                 _bilinear(facts, readers, node, fact.about[1])
-            if found is not None:
-                facts.became[node] = _moved(facts, node, fact, *found)
+            if linear_map is not None:
+                facts.became[node] = _moved(facts, node, fact, *linear_map)
 
 
 def _past(facts, readers, reader, node, is_passed):
@@ -369,18 +369,18 @@ def _linear_map(node):
     if node is None or canonical(node.name) != "linear" or \
             node.function is None:
         return None
-    given = dict(zip(("input", "weight", "bias"), node.args), **node.kwargs)
-    return given["input"], given["weight"], given.get("bias")
+    by_name = dict(zip(("input", "weight", "bias"), node.args), **node.kwargs)
+    return by_name["input"], by_name["weight"], by_name.get("bias")
 
 
 def _linear(facts, readers, reader, node):
     """(x, weight, bias or None) of the map that alone makes the summed rows, or
     None."""
-    given = _linear_map(_past(facts, readers, reader, node,
+    parts = _linear_map(_past(facts, readers, reader, node,
                          is_nothing))
-    if given is None:
+    if parts is None:
         return None
-    x, weight, bias = given
+    x, weight, bias = parts
     x = facts.now(x)
     fact = facts.of(x)
     fits = (fact.rows == _nodes.EDGES and fact.place == EDGE
@@ -405,13 +405,13 @@ def _bilinear(facts, readers, reader, node):
     if len(matrix.shape) != 3 or x.shape[1:-1] != (1,):
         return None
     k, o = matrix.shape[1:]
-    given = _linear_map(_past(facts, readers, product, matrix, _is_view))
+    parts = _linear_map(_past(facts, readers, product, matrix, _is_view))
     while _is_view(x) and x.shape[1:] != (k,):
         x = facts.now(x.args[0])
-    if given is None or len(given[0].shape) != 2 or x.shape[1:] != (k,) or \
+    if parts is None or len(parts[0].shape) != 2 or x.shape[1:] != (k,) or \
             node.shape[1:] != (o,):
         return None
-    a, weight, bias = given
+    a, weight, bias = parts
     wide = weight.shape[1] + (bias is not None)
     both = [facts.of(n) for n in (x, a)]
     if {f.rows for f in both} != {_nodes.EDGES} or \
@@ -454,8 +454,8 @@ def _moved(facts, node, fact, x, weight, bias):
     x, weight = _with_ones(facts, node, x, weight, bias)
     rows = Node(node.function, node.name, (x,), {}, node.meta.new_empty(
         node.shape[0], x.shape[1]), node.line)
-    facts.found[rows] = Fact(fact.place, fact.rows, False, "reduce",
-                             (how, x, end))
+    facts.by_node[rows] = Fact(fact.place, fact.rows, False, "reduce",
+                               (how, x, end))
     return facts._new(F.linear, "linear", (rows, weight), {}, node)
 
 
@@ -485,8 +485,8 @@ def run(graph, stack, by_node, by_edge, execute):
         torch.cat(weights, 1) if weights else None
 
     def bias(group):
-        found = [by_node(b) for b in group]
-        return sum(found[1:], found[0]) if found else None
+        biases = [by_node(b) for b in group]
+        return sum(biases[1:], biases[0]) if biases else None
     tensors = [edge, parts.get(DST), parts.get(SRC), None, None,
                *[None if n is None else by_node(n)
                  for n in (stack.scale, stack.shift)],
