@@ -166,13 +166,13 @@ static int has_calm(const block *b) {
   return 0;
 }
 
-static size_t collect(evidence *found, const block *b, const block *blocks,
+static size_t collect(evidence *proofs, const block *b, const block *blocks,
                       size_t count) {
   const int calm = has_calm(b);
   size_t n = 0;
   for (const item *i = b->begin; i < b->end && b->ok && !b->rejected; i++) {
     const dfgnn_measurement *row = i->row;
-    evidence *e = &found[n];
+    evidence *e = &proofs[n];
     if (!i->usable || row->revision != b->revision ||
         !estimate_row(&e->estimate, row))
       continue;
@@ -201,15 +201,15 @@ static size_t find_node(const node *nodes, size_t count, const char *variant,
 }
 
 /* The nodes of all evidence, each once, in order. */
-static size_t make_nodes(node *nodes, evidence *found, size_t count,
+static size_t make_nodes(node *nodes, evidence *proofs, size_t count,
                          const block *blocks, size_t block_count,
                          usable_cache *cache) {
   size_t n = 0;
   for (size_t i = 0; i < count; i++) {
-    nodes[n++] = (node){.variant = found[i].row->variant,
-                        .revision = found[i].row->revision};
-    nodes[n++] = (node){.variant = found[i].anchor,
-                        .revision = found[i].anchor_revision};
+    nodes[n++] = (node){.variant = proofs[i].row->variant,
+                        .revision = proofs[i].row->revision};
+    nodes[n++] = (node){.variant = proofs[i].anchor,
+                        .revision = proofs[i].anchor_revision};
   }
   qsort(nodes, n, sizeof *nodes, dfgnn__compare_nodes);
   size_t kept = 0;
@@ -224,17 +224,17 @@ static size_t make_nodes(node *nodes, evidence *found, size_t count,
                      : v->revision > 0 && ask(cache, v->variant, v->revision);
   }
   for (size_t i = 0; i < count; i++) {
-    evidence *e = &found[i];
+    evidence *e = &proofs[i];
     e->to = find_node(nodes, kept, e->row->variant, e->row->revision);
     e->from = find_node(nodes, kept, e->anchor, e->anchor_revision);
   }
   return kept;
 }
 
-static void add_figures(node *nodes, const evidence *found, size_t count) {
+static void add_figures(node *nodes, const evidence *proofs, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    const dfgnn_measurement *row = found[i].row;
-    node *v = &nodes[found[i].to];
+    const dfgnn_measurement *row = proofs[i].row;
+    node *v = &nodes[proofs[i].to];
     if (v->samples == 0 || row->workspace_bytes > v->workspace_bytes)
       v->workspace_bytes = row->workspace_bytes;
     const dfgnn_noise noise = dfgnn__row_noise(row);
@@ -247,8 +247,8 @@ static void add_figures(node *nodes, const evidence *found, size_t count) {
     }
   }
   for (size_t i = 0; i < count; i++) {
-    const dfgnn_measurement *row = found[i].row;
-    node *v = &nodes[found[i].from];
+    const dfgnn_measurement *row = proofs[i].row;
+    node *v = &nodes[proofs[i].from];
     if (v->samples == 0 && v->median_ms == 0 && row->ratio > 0) {
       v->workspace_bytes = INT64_MAX;
       v->samples = row->samples;
@@ -257,22 +257,22 @@ static void add_figures(node *nodes, const evidence *found, size_t count) {
   }
 }
 
-/* Averages evidence into edges: rows of a variant are neighbours in found,
+/* Averages evidence into edges: rows of a variant are neighbours in proofs,
  * those with the same anchor are gathered in part, the loud ones only where
  * there are no others. */
 static void make_edges(dfgnn_estimate *edge, const size_t *anchor,
-                       size_t anchors, size_t nodes, const evidence *found,
+                       size_t anchors, size_t nodes, const evidence *proofs,
                        size_t count, dfgnn_estimate *part) {
   for (size_t begin = 0, end; begin < count; begin = end) {
-    size_t to = found[begin].to;
-    for (end = begin; end < count && found[end].to == to; end++)
+    size_t to = proofs[begin].to;
+    for (end = begin; end < count && proofs[end].to == to; end++)
       ;
     for (size_t k = 0; k < anchors; k++) {
       size_t n = 0;
       for (int loud = 0; loud < 2 && n == 0 && anchor[k] != to; loud++)
         for (size_t i = begin; i < end; i++)
-          if (found[i].from == anchor[k] && found[i].loud == loud)
-            part[n++] = found[i].estimate;
+          if (proofs[i].from == anchor[k] && proofs[i].loud == loud)
+            part[n++] = proofs[i].estimate;
       edge[k * nodes + to] = dfgnn__combine(part, n);
     }
   }
@@ -280,7 +280,7 @@ static void make_edges(dfgnn_estimate *edge, const size_t *anchor,
 
 /* Estimates every node from the evidence. */
 static int estimate_nodes(dfgnn_estimate *place, size_t nodes,
-                          const evidence *found, size_t count) {
+                          const evidence *proofs, size_t count) {
   size_t anchors = 0;
   size_t *anchor = calloc(2 * nodes, sizeof *anchor);
   size_t *rows = anchor + nodes, *seen = NULL;
@@ -289,7 +289,7 @@ static int estimate_nodes(dfgnn_estimate *place, size_t nodes,
   if (!anchor || !(seen = calloc(nodes, sizeof *seen)))
     goto out;
   for (size_t i = 0; i < count; i++)
-    seen[found[i].from]++;
+    seen[proofs[i].from]++;
   for (size_t i = 0; i < nodes; i++)
     if (seen[i]) {
       rows[anchors] = seen[i];
@@ -299,7 +299,7 @@ static int estimate_nodes(dfgnn_estimate *place, size_t nodes,
   edge = calloc(2 * cells + anchors + count, sizeof *edge);
   if (!edge)
     goto out;
-  make_edges(edge, anchor, anchors, nodes, found, count,
+  make_edges(edge, anchor, anchors, nodes, proofs, count,
              edge + 2 * cells + anchors);
   dfgnn__join(place, nodes, anchor, rows, anchors, edge, edge + cells);
   done = 1;
@@ -318,11 +318,11 @@ static int decide_problem(owned_decisions *all, const item *begin,
   const char **names = calloc(count, sizeof *names);
   int done = 0;
   block *b = calloc(count, sizeof *b);
-  evidence *found = calloc(count, sizeof *found);
+  evidence *proofs = calloc(count, sizeof *proofs);
   node *nodes = calloc(2 * count, sizeof *nodes);
   dfgnn_estimate *place = calloc(2 * count, sizeof *place);
   rank *ranks = calloc(2 * count, sizeof *ranks);
-  if (!names || !b || !found || !nodes || !place || !ranks)
+  if (!names || !b || !proofs || !nodes || !place || !ranks)
     goto out;
   for (const item *i = begin, *next; i < end; i = next) {
     for (next = i;
@@ -335,13 +335,13 @@ static int decide_problem(owned_decisions *all, const item *begin,
     blocks++;
   }
   for (size_t i = 0; i < blocks; i++)
-    n += collect(found + n, &b[i], b, blocks);
+    n += collect(proofs + n, &b[i], b, blocks);
   done = 1;
   if (n == 0)
     goto out;
-  size_t node_count = make_nodes(nodes, found, n, b, blocks, cache);
-  add_figures(nodes, found, n);
-  done = estimate_nodes(place, node_count, found, n);
+  size_t node_count = make_nodes(nodes, proofs, n, b, blocks, cache);
+  add_figures(nodes, proofs, n);
+  done = estimate_nodes(place, node_count, proofs, n);
   if (!done)
     goto out;
   size_t ranked = dfgnn__rank_nodes(ranks, nodes, node_count, place, margin);
@@ -352,7 +352,7 @@ out:
   free(ranks);
   free(place);
   free(nodes);
-  free(found);
+  free(proofs);
   free(b);
   return done;
 }

@@ -27,13 +27,13 @@ static double now_ms(void) {
 
 static dfgnn_status make_flush_buffer(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;
-  cu_pointer made;
+  cu_pointer memory;
   size_t bytes = (size_t)device->cache_bytes * 5 / 2;
   if (device->flush)
     return DFGNN_OK;
   bytes = bytes > (8u << 20) ? bytes : (8u << 20);
-  DFGNN_CU_GO(MemAlloc, &made, bytes);
-  device->flush = (void *)(uintptr_t)made;
+  DFGNN_CU_GO(MemAlloc, &memory, bytes);
+  device->flush = (void *)(uintptr_t)memory;
   device->flush_bytes = bytes;
 out:
   return status;
@@ -104,16 +104,16 @@ static cu_graph_exec capture(dfgnn_device *device, dfgnn_timed_function f,
                              void *data, int calls) {
   const dfgnn_driver *cu = dfgnn__driver();
   cu_graph graph = NULL;
-  cu_graph_exec made = NULL;
+  cu_graph_exec exec = NULL;
   if (cu->StreamBeginCapture(device->timer, CU_CAPTURE_THREAD_LOCAL))
     return NULL;
   dfgnn_status status = call_many(f, data, calls, device->timer);
   cu_result error = cu->StreamEndCapture(device->timer, &graph);
-  if (!error && !status && cu->GraphInstantiate(&made, graph, 0))
-    made = NULL;
+  if (!error && !status && cu->GraphInstantiate(&exec, graph, 0))
+    exec = NULL;
   if (graph)
     (void)cu->GraphDestroy(graph);
-  return made;
+  return exec;
 }
 
 static int at_least_one(double x, int most) {
@@ -192,19 +192,19 @@ static dfgnn_status time_cold(dfgnn_device *device, dfgnn_sample *sample,
 dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,
                               dfgnn_timed_function f, void *data, int repeats,
                               int cold) {
-  dfgnn_sample made;
-  memset(&made, 0, sizeof made);
+  dfgnn_sample median;
+  memset(&median, 0, sizeof median);
   int entered = dfgnn__cuda_enter(device);
   pthread_mutex_lock(&device->lock);
   dfgnn_status status = preheat(device);
   if (!status)
-    status = (cold ? time_cold : time_warm)(device, &made, f, data, repeats);
+    status = (cold ? time_cold : time_warm)(device, &median, f, data, repeats);
   device->last_busy_ms = now_ms();
   pthread_mutex_unlock(&device->lock);
   dfgnn__cuda_leave(entered);
-  made.waited = DFGNN_UNKNOWN;
+  median.waited = DFGNN_UNKNOWN;
   if (!status)
-    *sample = made;
+    *sample = median;
   return status;
 }
 
@@ -283,9 +283,9 @@ typedef struct watch {
   cu_event begin, end;
 } watch;
 
-void dfgnn__cuda_watch_destroy(dfgnn_device *device, void *made) {
+void dfgnn__cuda_watch_destroy(dfgnn_device *device, void *handle) {
   const dfgnn_driver *cu = dfgnn__driver();
-  watch *w = made;
+  watch *w = handle;
   int entered = dfgnn__cuda_enter(device);
   if (w->begin)
     (void)cu->EventDestroy(w->begin);
@@ -295,7 +295,7 @@ void dfgnn__cuda_watch_destroy(dfgnn_device *device, void *made) {
   free(w);
 }
 
-dfgnn_status dfgnn__cuda_watch_create(dfgnn_device *device, void **made) {
+dfgnn_status dfgnn__cuda_watch_create(dfgnn_device *device, void **handle) {
   dfgnn_status status = DFGNN_OK;
   watch *w = calloc(1, sizeof *w);
   if (!w)
@@ -308,13 +308,13 @@ out:
   if (status)
     dfgnn__cuda_watch_destroy(device, w);
   else
-    *made = w;
+    *handle = w;
   return status;
 }
 
-dfgnn_status dfgnn__cuda_watch_mark(dfgnn_device *device, void *made, int end,
+dfgnn_status dfgnn__cuda_watch_mark(dfgnn_device *device, void *handle, int end,
                                     void *stream) {
-  const watch *w = made;
+  const watch *w = handle;
   dfgnn_status status = DFGNN_OK;
   int entered = dfgnn__cuda_enter(device);
   DFGNN_CU_GO(EventRecord, end ? w->end : w->begin, stream);
@@ -323,8 +323,8 @@ out:
   return status;
 }
 
-int dfgnn__cuda_watch_read(dfgnn_device *device, void *made, double *ms) {
-  const watch *w = made;
+int dfgnn__cuda_watch_read(dfgnn_device *device, void *handle, double *ms) {
+  const watch *w = handle;
   float elapsed = 0;
   int entered = dfgnn__cuda_enter(device);
   /* The driver's "not ready" is no error here. */

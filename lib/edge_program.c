@@ -11,27 +11,27 @@
 
 /* Takes the dag, on failure too. */
 static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
-  dfgnn_edge_program *made = calloc(1, sizeof *made);
-  if (!made) {
+  dfgnn_edge_program *p = calloc(1, sizeof *p);
+  if (!p) {
     dfgnn__dag_free(dag);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  made->kind = DFGNN_HANDLE_EDGE_PROGRAM;
-  atomic_init(&made->references, 1);
-  pthread_mutex_init(&made->lock, NULL);
-  dfgnn__program_codes_begin(&made->codes);
-  made->dag = dag;
-  made->hash = dfgnn__dag_hash(dag);
-  made->text = dfgnn__dag_text(dag);
+  p->kind = DFGNN_HANDLE_EDGE_PROGRAM;
+  atomic_init(&p->references, 1);
+  pthread_mutex_init(&p->lock, NULL);
+  dfgnn__program_codes_begin(&p->codes);
+  p->dag = dag;
+  p->hash = dfgnn__dag_hash(dag);
+  p->text = dfgnn__dag_text(dag);
   dfgnn_status status =
-      made->text ? dfgnn__lower(&made->lowered, dag) : DFGNN_ERROR_MEMORY;
+      p->text ? dfgnn__lower(&p->lowered, dag) : DFGNN_ERROR_MEMORY;
   if (!status)
-    status = dfgnn__edge_program_settle(made);
+    status = dfgnn__edge_program_settle(p);
   if (status) {
-    dfgnn_edge_program_destroy(made);
+    dfgnn_edge_program_destroy(p);
     return status;
   }
-  dfgnn__edge_operator_find(made);
+  dfgnn__edge_operator_find(p);
   *program = made;
   return DFGNN_OK;
 }
@@ -207,7 +207,7 @@ static void write_gradient(dfgnn_edge_program *gradient,
 typedef dfgnn_status (*derive_function)(dfgnn_dag **, const dfgnn_dag *,
                                         const uint8_t *, const uint8_t *);
 
-static dfgnn_status derive(dfgnn_edge_program **made,
+static dfgnn_status derive(dfgnn_edge_program **derived,
                            const dfgnn_edge_program *program,
                            const unsigned char *outputs,
                            const unsigned char *inputs,
@@ -218,16 +218,16 @@ static dfgnn_status derive(dfgnn_edge_program **made,
       [0 ... DFGNN_DAG_INPUTS - 1] = 1};
   dfgnn_dag *dag = NULL;
   dfgnn_status status = dfgnn__check_edge_program(program);
-  if (!status && !made)
+  if (!status && !derived)
     status = dfgnn__fail(DFGNN_ERROR_INVALID, "the output is NULL");
   if (!status)
     status = function(&dag, program->dag, outputs ? outputs : all,
                       inputs ? inputs : all);
   if (!status)
-    status = wrap(made, dag);
+    status = wrap(derived, dag);
   if (!status && function == dfgnn__dag_gradient) {
-    dfgnn__edge_operator_derive(*made, program);
-    write_gradient(*made, program, outputs ? outputs : all,
+    dfgnn__edge_operator_derive(*derived, program);
+    write_gradient(*derived, program, outputs ? outputs : all,
                    inputs ? inputs : all);
   }
   return status;

@@ -61,14 +61,14 @@ void dfgnn__edge_operator_find(dfgnn_edge_program *program) {
 /* The argument that a port is; NULL: none, or two. */
 static const char *argument_of(const dfgnn_match_port *ports, int count,
                                int port) {
-  const char *found = NULL;
+  const char *argument = NULL;
   for (int i = 0; i < count; i++)
     if (ports[i].port == port) {
-      if (found)
+      if (argument)
         return NULL;
-      found = ports[i].argument;
+      argument = ports[i].argument;
     }
-  return found;
+  return argument;
 }
 
 /* The name in the operator's table, with "grad_" before it if it is one. */

@@ -49,11 +49,11 @@ static dfgnn_status index_entries(dfgnn_table *t) {
   size_t slots = 16;
   while (slots < 2 * t->count)
     slots *= 2;
-  uint32_t *made = calloc(slots, sizeof *made);
-  if (!made)
+  uint32_t *by_exact = calloc(slots, sizeof *by_exact);
+  if (!by_exact)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   free(t->by_exact);
-  t->by_exact = made;
+  t->by_exact = by_exact;
   t->slots = slots;
   for (size_t i = 0; i < t->count; i++) {
     size_t s = t->entries[i].exact & (t->slots - 1);
@@ -275,23 +275,23 @@ const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table) {
   return table->decisions;
 }
 
-dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *given) {
-  dfgnn_table_pin p = {.bias = given->bias,
-                       .dropout = given->dropout,
-                       .fingerprint = given->fingerprint};
-  dfgnn_status status = dfgnn_parse((int *)&p.op, DFGNN_NAMES_OP, given->op);
+dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *pin) {
+  dfgnn_table_pin p = {.bias = pin->bias,
+                       .dropout = pin->dropout,
+                       .fingerprint = pin->fingerprint};
+  dfgnn_status status = dfgnn_parse((int *)&p.op, DFGNN_NAMES_OP, pin->op);
   if (!status)
-    status = dfgnn_parse((int *)&p.pass, DFGNN_NAMES_PASS, given->pass);
+    status = dfgnn_parse((int *)&p.pass, DFGNN_NAMES_PASS, pin->pass);
   if (!status)
-    status = dfgnn_parse((int *)&p.dtype, DFGNN_NAMES_DTYPE, given->dtype);
+    status = dfgnn_parse((int *)&p.dtype, DFGNN_NAMES_DTYPE, pin->dtype);
   if (status)
     return status;
-  p.variant = dfgnn__variant_find(given->variant);
+  p.variant = dfgnn__variant_find(pin->variant);
   if (!p.variant)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "it names the variant '%s', which this library does "
                        "not have",
-                       given->variant);
+                       pin->variant);
   dfgnn_table_pin *grown =
       realloc(table->pins, (table->pin_count + 1) * sizeof *grown);
   if (!grown)
@@ -303,17 +303,17 @@ dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *given) {
 
 dfgnn_status dfgnn__table_ban(dfgnn_table *table, const char *name) {
   const size_t count = dfgnn__variant_count();
-  int found = 0;
+  int known = 0;
   if (!table->banned && !(table->banned = calloc(count + 1, 1)))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   for (size_t i = 0; i < count; i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     if (!strcmp(v->name, name) || !strcmp(v->family->name, name)) {
       table->banned[i] = 1;
-      found = 1;
+      known = 1;
     }
   }
-  return found ? DFGNN_OK
+  return known ? DFGNN_OK
                : dfgnn__fail(DFGNN_ERROR_STORE,
                              "it names '%s', which is no variant or family of "
                              "this library",
@@ -327,8 +327,8 @@ int dfgnn__table_bans(const dfgnn_table *table, const dfgnn_variant *variant) {
 /* ---- digest ------------------------------------------------------------- */
 
 static void digest_text(crypto_generichash_state *state, const char *text) {
-  const char *given = text ? text : "";
-  crypto_generichash_update(state, (const void *)given, strlen(given) + 1);
+  const char *string = text ? text : "";
+  crypto_generichash_update(state, (const void *)string, strlen(string) + 1);
 }
 
 static void digest_number(crypto_generichash_state *state, uint64_t x) {

@@ -34,7 +34,9 @@ static _Atomic(dfgnn_pack_judge *) judge; /* every context sets it */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* SQLite's calls */
 
-void dfgnn__pack_trust(dfgnn_pack_judge *given) { atomic_store(&judge, given); }
+void dfgnn__pack_trust(dfgnn_pack_judge *trusted) {
+  atomic_store(&judge, trusted);
+}
 
 /* ---- reading --------------------------------------------------------------
  */
@@ -139,34 +141,34 @@ static void add(const char *path, size_t length) {
 }
 
 static void find_packs(void) {
-  const char *given = getenv("DFGNN_KERNEL_PACK");
-  glob_t found;
-  if (given) {
-    for (size_t n; *given; given += n + (given[n] == ':')) {
-      n = strcspn(given, ":");
-      add(given, n);
+  const char *paths = getenv("DFGNN_KERNEL_PACK");
+  glob_t files;
+  if (paths) {
+    for (size_t n; *paths; paths += n + (paths[n] == ':')) {
+      n = strcspn(paths, ":");
+      add(paths, n);
     }
     return;
   }
   char pattern[PATH_MAX + 8];
   snprintf(pattern, sizeof pattern, "%s/*.pack", dfgnn__package_folder());
-  if (!glob(pattern, 0, NULL, &found)) {
-    for (size_t i = 0; i < found.gl_pathc; i++)
-      add(found.gl_pathv[i], strlen(found.gl_pathv[i]));
-    globfree(&found);
+  if (!glob(pattern, 0, NULL, &files)) {
+    for (size_t i = 0; i < files.gl_pathc; i++)
+      add(files.gl_pathv[i], strlen(files.gl_pathv[i]));
+    globfree(&files);
   }
 }
 
 int dfgnn__pack_find(dfgnn_image *image, const dfgnn_keys_of *keys) {
-  int found = 0;
+  int hit = 0;
   pthread_once(&once, find_packs);
   pthread_mutex_lock(&lock);
-  for (int i = 0; !found && i < pack_count; i++)
+  for (int i = 0; !hit && i < pack_count; i++)
     if (packs[i].db)
-      found = dfgnn__kernel_file_find(packs[i].db, image, keys->program, 1) ==
-              SQLITE_ROW;
+      hit = dfgnn__kernel_file_find(packs[i].db, image, keys->program, 1) ==
+            SQLITE_ROW;
   pthread_mutex_unlock(&lock);
-  return found;
+  return hit;
 }
 
 int dfgnn__pack_count(void) {
