@@ -44,12 +44,12 @@ def _products(tensors, sides, width):
 
 # ---- GAT and GATv2 ----------------------------------------------------------
 
-# what their recipes have in common, before what is their own
+# the inputs that begin both recipes
 _COMMON = "x x_dst bias w_res edge_attr w_edge "
 
 
-def _additive(state, links, x, edge_index, edge_attr, size, *given):
-    """The result of the links of _gat or _gatv2; given: what is their own."""
+def _additive(state, links, x, edge_index, edge_attr, size, *parameters):
+    """The result of the links of _gat or _gatv2; parameters: after _COMMON."""
     sums(state)
     src, dst, sizes = pair(x, size)
     loops, fill = state["add_self_loops"], None
@@ -64,7 +64,7 @@ def _additive(state, links, x, edge_index, edge_attr, size, *given):
         bias = of_residual
     return run(graph_of(edge_index, sizes, loops), links,
                (state["heads"], state["concat"], fill), src, dst, bias, w_res,
-               *edge_features(state, edge_attr, src), *given,
+               *edge_features(state, edge_attr, src), *parameters,
                dropout=dropout_of(state), slope=state["negative_slope"])
 
 
@@ -96,7 +96,7 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
     if state["_modules"].get("lin") is not None:
         weights = product(state, "lin"), None
     elif type(x) is tuple and x[0] is not x[-1]:
-        # with a layer of its own for those that receive
+        # destinations have a layer of their own
         weights = product(state, "lin_src"), product(state, "lin_dst")
     else:
         raise Other
@@ -185,7 +185,7 @@ def transformer(state, x, edge_index, edge_attr=None,
         raise Other
     sums(state)
     src, dst, sizes = pair(x)
-    # else the product that backward does not read stays apart
+    # backward does not read the skip's product: a large one is made by itself
     together = is_small(src, state["heads"] * state["out_channels"])
     return run(graph_of(edge_index, sizes), _transformer,
                (state["heads"], state["concat"], together), src, dst,
@@ -200,9 +200,9 @@ def transformer(state, x, edge_index, edge_attr=None,
 
 @recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
         "edge_attr w_edge w_beta")
-def _transformer(graph, settings, static, *given):
+def _transformer(graph, settings, static, *inputs):
     heads, concat, together = static
-    tensors = dict(zip(_transformer.names, given))
+    tensors = dict(zip(_transformer.names, inputs))
     x, edge_attr = tensors["x"], tensors["edge_attr"]
     width = tensors["w_value"].size(0)
     dim = width // heads
@@ -215,8 +215,8 @@ def _transformer(graph, settings, static, *given):
     links, slots = _products(tensors, sides + skip if together else sides,
                              width)
     if links is not None and skip and not together:
-        more, apart = _products(tensors, skip, width)
-        links, slots = more and links + more, more and {**slots, **apart}
+        more, more_slots = _products(tensors, skip, width)
+        links, slots = more and links + more, more and {**slots, **more_slots}
     w_beta, root = tensors["w_beta"], slots and slots.get("skip")
     if not links or width != heads * dim or not _edges_fit(
             graph, edge_attr, tensors["w_edge"], width) or \

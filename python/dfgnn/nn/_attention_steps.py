@@ -18,11 +18,11 @@ def outside_autocast(function, graph, *args, result=None, **kwargs):
     of PyG's result."""
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         with torch.autocast(graph.device.type, enabled=False):
-            found = function(graph, *args, **kwargs)
-        out = found[0] if isinstance(found, tuple) else found
+            attended = function(graph, *args, **kwargs)
+        out = attended[0] if isinstance(attended, tuple) else attended
         if result is not None and out.dtype != result:
             out = out.to(result)
-        return (out, found[1]) if isinstance(found, tuple) else out
+        return (out, attended[1]) if isinstance(attended, tuple) else out
     return function(graph, *args, **kwargs)
 
 

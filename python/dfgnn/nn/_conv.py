@@ -60,12 +60,12 @@ class Conv(nn.Module):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        own = next((name for name in _MESSAGES if hasattr(cls, name)), None)
-        if own is not None:
+        override = next((n for n in _MESSAGES if hasattr(cls, n)), None)
+        if override is not None:
             kind = next(c.__name__ for c in cls.__mro__
                         if c.__module__.startswith(__package__))
             raise TypeError(
-                f"nothing calls {own}() of a dfgnn.nn.{kind}; derive "
+                f"nothing calls {override}() of a dfgnn.nn.{kind}; derive "
                 f"{cls.__name__} from dfgnn.nn.pyg.{kind}, which calls it")
 
     def __init__(self, aggr="add", flow="source_to_target", node_dim=None,
@@ -84,10 +84,10 @@ class Conv(nn.Module):
             raise TypeError(f"{type(self).__name__} takes no "
                             + ", ".join(sorted(kwargs)))
 
-    def keep(self, names, given):
+    def keep(self, names, arguments):
         """Keeps arguments as attributes."""
         for name in names.split():
-            setattr(self, name, given[name])
+            setattr(self, name, arguments[name])
 
     def take_aggr(self, aggr, kwargs):
         """The layer's aggr, checked; its options are taken out of kwargs."""

@@ -73,9 +73,9 @@ class Linear(nn.Module):
     def _materialize(self, in_channels):
         self.in_channels = in_channels
         self.weight.materialize((self.out_channels, in_channels))
-        self._found()
+        self._remove_hook()
 
-    def _found(self):
+    def _remove_hook(self):
         if hasattr(self, "_hook"):
             self._hook.remove()
             del self._hook
@@ -85,7 +85,7 @@ class Linear(nn.Module):
         if is_lazy(module.weight):
             module._materialize(inputs[0].size(-1))
             module.reset_parameters()
-        module._found()
+        module._remove_hook()
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         if not is_lazy(self.weight):
@@ -169,9 +169,9 @@ def together(sides):
             not compiling() and not is_small(sides[0][0], sum(
                 layer.weight.size(0) for layer in layers)):
         return [layer(x) for x, layer in sides]
-    made = [None] * len(sides)
+    outs = [None] * len(sides)
     for n, (x, first) in enumerate(sides):
-        if made[n] is not None:
+        if outs[n] is not None:
             continue
         same = [k for k, (y, _) in enumerate(sides) if y is x]
         weight, bias = torch.cat([layers[k].weight for k in same]), None
@@ -180,5 +180,5 @@ def together(sides):
         parts = F.linear(x, weight, bias).split(
             [layers[k].weight.size(0) for k in same], -1)
         for k, part in zip(same, parts):
-            made[k] = part
-    return made
+            outs[k] = part
+    return outs

@@ -113,10 +113,10 @@ def after_linear(modules):
                for m in modules):
         return None
     modules = without_nothing(modules)
-    weights, biases, found = [], [], []
+    weights, biases, activations = [], [], []
     for i, module in enumerate(modules):
         if i % 2 == 0:
-            found.append(_activation(module))
+            activations.append(_activation(module))
         elif type(module) in LINEARS:
             lowered = _is_shifted(modules[i - 1])
             weights.append(module.weight)
@@ -124,12 +124,13 @@ def after_linear(modules):
                           else module.bias)
         else:
             return None
-    if None in found or len(weights) > 3:
+    if None in activations or len(weights) > 3:
         return None
-    last = found.pop() if len(found) > len(weights) else (None, 0.0)
+    last = activations.pop() if len(activations) > len(weights) else (None, 0.0)
     if last[0] and _is_shifted(modules[-1]):
         return None
-    names, slopes = {n for n, _ in found}, {s for _, s in [*found, last] if s}
+    names = {name for name, _ in activations}
+    slopes = {slope for _, slope in [*activations, last] if slope}
     if len(names) > 1 or len(slopes) > 1:
         return None
     return Network(weights, biases, names.pop() if names else None, last[0],

@@ -92,11 +92,11 @@ def known(edge_index):
 def linear(state, name):
     """(weight, bias or None) of a linear layer whose call would be a product
     and nothing else; (None, None) if the layer has none of this name."""
-    found = state["_modules"].get(name)
-    if found is None:
+    layer = state["_modules"].get(name)
+    if layer is None:
         return None, None
-    inner = found.__dict__
-    if type(found) not in LINEARS or hooked(found):
+    inner = layer.__dict__
+    if type(layer) not in LINEARS or hooked(layer):
         raise Other
     parameters = inner["_parameters"]
     try:
@@ -122,12 +122,12 @@ def own(state, name):
 
 
 def number(state, name):
-    found = state["_parameters"].get(name)
-    if found is None:
-        found = state["_buffers"].get(name)
-    if found is None or found.numel() != 1:
+    scalar = state["_parameters"].get(name)
+    if scalar is None:
+        scalar = state["_buffers"].get(name)
+    if scalar is None or scalar.numel() != 1:
         raise Other
-    return found
+    return scalar
 
 
 def reduction(state):
@@ -202,10 +202,10 @@ class Chain(Kind):
         self.names, self.links = names, links
         self.out = links[-1].out
         saved = {name for link in links for name in link.saves}
-        made = dict.fromkeys(name for link in links for name in link.makes)
-        self.saved = [name for name in dict.fromkeys((*names, *made))
+        results = dict.fromkeys(name for link in links for name in link.makes)
+        self.saved = [name for name in dict.fromkeys((*names, *results))
                       if name in saved]
-        self._made = [name for name in made if name in saved]
+        self._saved_results = [name for name in results if name in saved]
         self.others = [n for n, name in enumerate(names)
                        if name not in saved]
         self._wanted = {}
@@ -232,14 +232,14 @@ class Chain(Kind):
     def wanted(self, needed):
         """The names of the tensors whose gradients lead to those of the given
         tensors that need one."""
-        found = self._wanted.get(needed)
-        if found is None:
-            found = {name for name, n in zip(self.names, needed) if n}
+        names = self._wanted.get(needed)
+        if names is None:
+            names = {name for name, n in zip(self.names, needed) if n}
             for link in self.links:
-                if found.intersection(link.reads):
-                    found.add(link.out)
-            self._wanted[needed] = found
-        return found
+                if names.intersection(link.reads):
+                    names.add(link.out)
+            self._wanted[needed] = names
+        return names
 
     def backward(self, graph, values, grad, needed):
         wanted = self.wanted(needed)
@@ -254,23 +254,23 @@ class Chain(Kind):
     # ---- in autograd
 
     def record(self, graph, tensors, needed):
-        """Tensors that only gradients of gradients read are kept beside the
-        saved ones, so that a write to them is an error there alone."""
+        """Tensors that only gradients of gradients read stand beside the saved
+        ones: a write to them is an error there alone."""
         values = self.forward(graph, tensors, True)
-        out, apart = values[self.out], None
-        for name in self._made:
-            made = values.get(name)
-            if made is not None and made.data_ptr() == out.data_ptr():
-                apart = apart or ResultAlias(out)
-                values[name] = apart.alias
-        return out, [values.get(name) for name in self.saved], (apart, [
+        out, result_alias = values[self.out], None
+        for name in self._saved_results:
+            value = values.get(name)
+            if value is not None and value.data_ptr() == out.data_ptr():
+                result_alias = result_alias or ResultAlias(out)
+                values[name] = result_alias.alias
+        return out, [values.get(name) for name in self.saved], (result_alias, [
             (tensors[n], None if tensors[n] is None else tensors[n]._version)
             for n in self.others])
 
     def gradients(self, graph, rest, kept, grads, needed, again):
-        (apart, others), grad = rest, grads[0]
+        (result_alias, others), grad = rest, grads[0]
         values = dict(zip(self.saved, kept))
-        written = apart is not None and apart.written
+        written = result_alias is not None and result_alias.written
         by_kernels = not again and not in_transform()
         if by_kernels and not written:
             try:
@@ -290,7 +290,7 @@ class Chain(Kind):
         if by_kernels and written:
             values = self.forward(graph, tensors, True)
             return self.backward(graph, values, grad, needed)
-        return by_operations(lambda given: [self.plain(graph, given)],
+        return by_operations(lambda inputs: [self.plain(graph, inputs)],
                              tensors, [grad], needed, again)
 
 
@@ -377,12 +377,12 @@ def graph_of(edges, sizes, loops=False):
                 (edges.num_src, edges.num_dst) != sizes:
             raise Other
         return edges.with_self_loops() if loops else edges
-    found = known_graph(edges, sizes, loops)
-    if found is None:
+    graph = known_graph(edges, sizes, loops)
+    if graph is None:
         if not known(edges):
             raise Other
-        found = batch_graph(edges, sizes, loops)
-    return found
+        graph = batch_graph(edges, sizes, loops)
+    return graph
 
 
 _chains = {}  # by what tells them apart
@@ -417,7 +417,7 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
     if chain is None:
         if len(_chains) >= _MOST_CHAINS:
             _chains.clear()
-        chain = _chains[key] = _made(graph, links, settings, static, tensors)
+        chain = _chains[key] = _build(graph, links, settings, static, tensors)
     if chain is Other:
         raise Other
     if dropout:
@@ -425,13 +425,13 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
     return chain(graph, tensors)
 
 
-def _made(graph, links, settings, static, tensors):
+def _build(graph, links, settings, static, tensors):
     """The Chain of a call, or Other."""
-    found = links(graph, settings, static, *tensors)
-    if found is None:
+    chain_links = links(graph, settings, static, *tensors)
+    if chain_links is None:
         return Other
-    return Chain((*links.names, "seed") if settings.dropout else links.names,
-                 found)
+    names = (*links.names, "seed") if settings.dropout else links.names
+    return Chain(names, chain_links)
 
 
 def fits(weight, bias, inputs):

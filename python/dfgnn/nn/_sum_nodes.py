@@ -69,15 +69,15 @@ def _normalized(graph, weight, loops, fill, shared):
     _check_weights(graph, weight)
     key, keeps = ("gcn weights", loops, fill), type(graph) is Graph and \
         not weight.requires_grad and not weight.is_inference()
-    held = graph._derived.get(key) if keeps else None
+    entry = graph._derived.get(key) if keeps else None
     note(weight)
-    if held is None or held[0]() is not weight or \
-            not is_stamped(weight, held[1]):
-        made = gcn_weights(graph, weight, loops, fill, shared)
+    if entry is None or entry[0]() is not weight or \
+            not is_stamped(weight, entry[1]):
+        result = gcn_weights(graph, weight, loops, fill, shared)
         if not keeps:
-            return made
-        held = graph._derived[key] = (weakref.ref(weight), stamp(weight), made)
-    return held[2]
+            return result
+        entry = graph._derived[key] = weakref.ref(weight), stamp(weight), result
+    return entry[2]
 
 
 @recipe("x weight bias edge_weight")
@@ -124,7 +124,7 @@ def _sums_and_own(state, x, edge_index, size, of_sums, of_own,
     return run(graph, _neighbours, static, src, dst, *weights, edge_weight)
 
 
-def _given(name):
+def _optional(name):
     return () if name is None else (name,)
 
 
@@ -140,19 +140,19 @@ def _reduced(op, x, out, width, dtype, weight=None):
 def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
                 b_own, edge_weight):
     op, normalize = static
-    own = x if x_dst is None else x_dst
+    receives = x if x_dst is None else x_dst
     links, weight = [], None
     if w_sums is None or w_own is not None and (
-            not fits(w_own, b_own, own.size(1))
+            not fits(w_own, b_own, receives.size(1))
             or w_own.size(0) != w_sums.size(0)):
         return None
     biases = [named("b_sums", b_sums), named("b_own", b_own)]
     if w_own is not None:
-        if b_own is None:  # one operation adds it with the first product
+        if b_own is None:  # one operation makes the first product and adds b
             biases.reverse()
-        # first, so that its gradient by x is added to that of the sums
+        # this product is first, so that the sums' gradient by x is added to its
         links.append(Product("x" if x_dst is None else "x_dst", ("w_own",),
-                             _given(biases[1]), (), "own"))
+                             _optional(biases[1]), (), "own"))
     if edge_weight is not None:
         if op != "spmm-sum" or edge_weight.shape != (graph.num_edges,) or \
                 x.dtype not in (torch.float32, torch.float64):
@@ -161,9 +161,9 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
         weight = "by edge"
     if not fits(w_sums, b_sums, x.size(1)):
         return None
-    made = "whole" if normalize else "out"
+    result = "whole" if normalize else "out"
     links += [_reduced(op, "x", "sums", x.size(1), x.dtype, weight),
-              Product("sums", ("w_sums",), _given(biases[0]), (), made,
+              Product("sums", ("w_sums",), _optional(biases[0]), (), result,
                       None if w_own is None else "own")]
     return links + [Normalized("whole", "out")] if normalize else links
 
@@ -206,17 +206,17 @@ def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
                                                edge_attr.size(1)) \
             or x_dst is not None and x_dst.size(1) != x.size(1):
         return None
-    links, given, projection = [], "edge_attr", {}
+    links, features, projection = [], "edge_attr", {}
     if w_edge is not None and _ways.product_of_edge_features(
             x.device, edge_attr.size(1), width) == "in kernels":
         projection = dict(edge_weight="w_edge",
                           edge_bias=named("b_edge", b_edge))
     elif w_edge is not None:
-        given = "projected"
+        features = "projected"
         links.append(Product("edge_attr", ("w_edge",),
-                             _given(named("b_edge", b_edge)), (), given))
+                             _optional(named("b_edge", b_edge)), (), features))
     listed = graph.handle.listed and not projection
-    return [*links, ByEdge(given, "by edge", listed),
+    return [*links, ByEdge(features, "by edge", listed),
             Reduced(op, "sums", listed, value="x", edge_attr="by edge",
                     **projection),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]

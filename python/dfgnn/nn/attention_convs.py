@@ -43,10 +43,10 @@ class _Attention(Conv):
 class _Additive(_Attention):
     """Scores add terms of sources, destinations and edges."""
 
-    def keep(self, names, given):
+    def keep(self, names, arguments):
         super().keep("in_channels out_channels heads concat negative_slope "
                      "dropout add_self_loops edge_dim fill_value residual "
-                     + names, given)
+                     + names, arguments)
 
     def add_parts(self, own_in, bias):
         """Makes what is of edges, and what follows the attention."""

@@ -30,7 +30,7 @@ def _network(sizes, activation, norm):
     return nn.Sequential(*modules)
 
 
-def _call(network, activation, graph, **given):
+def _call(network, activation, graph, **options):
     """dfgnn.edge_mlp by the modules that _network() made."""
     linears = [m for m in network if isinstance(m, nn.Linear)]
     norm = network[-1] if isinstance(network[-1], nn.LayerNorm) else None
@@ -38,7 +38,7 @@ def _call(network, activation, graph, **given):
         graph, [m.weight for m in linears], [m.bias for m in linears],
         activation=activation, slope=_SLOPES.get(activation, 0),
         norm=norm and "layer", norm_weight=norm and norm.weight,
-        norm_bias=norm and norm.bias, eps=norm.eps if norm else 0.0, **given)
+        norm_bias=norm and norm.bias, eps=norm.eps if norm else 0.0, **options)
 
 
 @functools.lru_cache(maxsize=8)
@@ -91,10 +91,10 @@ class EdgeBlock(nn.Module):
         edge_index: [2, E], or a dfgnn.Graph.
         """
         src, dst = x if isinstance(x, (tuple, list)) else (x, x)
-        made = _call(self.mlp, self.activation, edge_index, dst=dst, src=src,
-                     edge=edge_attr, columns=("edge", "src", "dst"),
-                     residual=self.residual, reduce=self.reduce, edges=True)
-        return made if isinstance(made, tuple) else (made, None)
+        result = _call(self.mlp, self.activation, edge_index, dst=dst, src=src,
+                       edge=edge_attr, columns=("edge", "src", "dst"),
+                       residual=self.residual, reduce=self.reduce, edges=True)
+        return result if isinstance(result, tuple) else (result, None)
 
 
 class MeshBlock(nn.Module):

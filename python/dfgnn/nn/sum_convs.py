@@ -45,12 +45,12 @@ class _Static(Conv):
         return Shape(self, x)
 
 
-def _loop_weights(given, weight, rows, num_nodes, fill):
+def _loop_weights(edges, weight, rows, num_nodes, fill):
     """[num_nodes] the weight of the loop of each node, from the loops that the
     given edges have; rows: those of these loops, a spare one of other edges."""
-    if hasattr(given, "sparse_sizes"):  # PyG drops those of a SparseTensor
+    if hasattr(edges, "sparse_sizes"):  # PyG drops those of a SparseTensor
         return weight.new_full((num_nodes,), fill)
-    if isinstance(given, torch.Tensor) and is_adjacency(given):
+    if isinstance(edges, torch.Tensor) and is_adjacency(edges):
         return fill + weight.new_zeros(num_nodes + 1).index_add(
             0, rows, weight)[:num_nodes]
     # if a node has several loops, the last counts, as PyG has it on a CPU
@@ -99,7 +99,7 @@ class GCNConv(_Static):
         """(edges, the weight of each edge and then of each loop)."""
         if self._cached is not None:
             return self._cached
-        given = edges
+        original = edges
         if is_adjacency(edges):
             edges, edge_weight = _matrix(edges, num_nodes, dtype)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
@@ -107,16 +107,16 @@ class GCNConv(_Static):
             is_loop = src == dst
             edge_weight = torch.cat([
                 edge_weight.masked_fill(is_loop, 0), _loop_weights(
-                    given, edge_weight,
+                    original, edge_weight,
                     src.long().masked_fill(~is_loop, num_nodes), num_nodes,
                     2.0 if self.improved else 1.0)])
             loops = torch.arange(num_nodes, dtype=src.dtype, device=src.device)
             src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
-        found = edges, normalize(edge_weight, src, dst, num_nodes,
-                                 lambda scale: extended(edges, scale))
+        result = edges, normalize(edge_weight, src, dst, num_nodes,
+                                  lambda scale: extended(edges, scale))
         if self.cached and not in_transform() and not compiling():
-            self._cached = as_graph(edges, num_nodes), found[1]
-        return found
+            self._cached = as_graph(edges, num_nodes), result[1]
+        return result
 
     def _by_degrees(self, edges, x):
         """Sums without edge weights, whose scales follow from the graph."""
@@ -450,10 +450,10 @@ class ResGatedGraphConv(_MessageConv):
 
         def part(linear, nodes, index):
             width = nodes.size(1)
-            made = F.linear(nodes, linear.weight[:, :width], linear.bias)
-            made = made.index_select(0, index)
-            return made if edge_attr is None else \
-                made + edge_attr @ linear.weight[:, width:].t()
+            out = F.linear(nodes, linear.weight[:, :width], linear.bias)
+            out = out.index_select(0, index)
+            return out if edge_attr is None else \
+                out + edge_attr @ linear.weight[:, width:].t()
         gate = self.act(part(self.lin_key, dst, target)
                         + part(self.lin_query, src, source))
         message = gate * part(self.lin_value, src, source)

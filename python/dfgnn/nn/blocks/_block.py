@@ -114,12 +114,11 @@ def served(theirs, name, run):
         if not compiling():
             own_path(self, reason, "its library's")
         return getattr(theirs, name)(
-            self, *map(_made, args),
-            **{key: _made(value) for key, value in kwargs.items()})
+            self, *map(_computed, args),
+            **{key: _computed(value) for key, value in kwargs.items()})
     return method
 
 
-def _made(argument):
-    """An argument as theirs takes it: another method by kernels may have left
-    it to be made."""
+def _computed(argument):
+    """An argument, computed now if another method's kernels put it off."""
     return argument.made() if hasattr(argument, "made") else argument

@@ -16,13 +16,13 @@ def _graph(senders, receivers, count):
         (receivers,))
 
 
-def _conditioned(block, rows, kind, projection, given):
+def _conditioned(block, rows, kind, projection, condition):
     """The tensor that a block adds to its nodes or edges, or puts beside them."""
-    if kind == "none" or given is None:
+    if kind == "none" or condition is None:
         return rows
-    given = projection(given)
-    return rows + given if kind == "additive" else \
-        torch.cat([rows, given], -1)
+    condition = projection(condition)
+    return rows + condition if kind == "additive" else \
+        torch.cat([rows, condition], -1)
 
 
 def _gate(layer):
@@ -48,15 +48,15 @@ def interaction(block, nodes, edges, senders, receivers, cutoff,
                                   nodes.size(1)))
     by = "softmax" if block._attention_gate == "softmax" else "sigmoid"
     near = cutoff.reshape(-1) if block._distance_cutoff else None
-    made, received, sent = call(
+    new_edges, received, sent = call(
         _graph(senders, receivers, nodes.size(0)), mlp, edges, nodes, nodes,
         edges=True, reduce="sum", reduce_src="sum",
         dst_gate=_gate(block._receive_attn), src_gate=_gate(block._send_attn),
         gate_by=by, gate_weight=near if by == "softmax" else None,
         dst_factor=near, src_factor=near)
-    new = block._node_mlp(torch.cat([nodes, received, sent], 1))
+    new_nodes = block._node_mlp(torch.cat([nodes, received, sent], 1))
     width = block.latent_dim
-    return nodes[:, :width] + new, edges[:, :width] + made
+    return nodes[:, :width] + new_nodes, edges[:, :width] + new_edges
 
 
 TABLE = {

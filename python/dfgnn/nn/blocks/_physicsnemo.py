@@ -52,17 +52,17 @@ def edge_network(network, efeat, nfeat, graph):
 
 
 def edge_block(block, efeat, nfeat, graph):
-    """MeshEdgeBlock; the sum of its edges, which a MeshNodeBlock takes next,
-    is made by the same call."""
+    """MeshEdgeBlock; the same call sums its edges, for the MeshNodeBlock that
+    follows."""
     edges = _edges_of(graph)
     if not keeps_type(efeat):
-        made = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
-                       reduce=None)
-        return made + efeat, nfeat
-    made, total = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
-                          residual=True)
-    _sums[made] = edges, _version(made), total
-    return made, nfeat
+        new_edges = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
+                            reduce=None)
+        return new_edges + efeat, nfeat
+    new_edges, total = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
+                               residual=True)
+    _sums[new_edges] = edges, _version(new_edges), total
+    return new_edges, nfeat
 
 
 # by tensor of edges: (the edge_index, the tensor's version, its sum)
@@ -74,13 +74,13 @@ def _version(tensor):
 
 
 def _sum_of(efeat, edges, count):
-    """The sum of edges at destinations that their block made, which is taken
-    once."""
-    found = _sums.pop(efeat, None)
-    if found is None or found[0] is not edges or \
-            found[1] != _version(efeat) or found[2].size(0) != count:
+    """The sum of edges at destinations, which their block made; it is removed
+    from _sums."""
+    entry = _sums.pop(efeat, None)
+    if entry is None or entry[0] is not edges or \
+            entry[1] != _version(efeat) or entry[2].size(0) != count:
         raise Other("its edges were not made by the call of a MeshEdgeBlock")
-    return found[2]
+    return entry[2]
 
 
 def node_block(block, efeat, nfeat, graph):

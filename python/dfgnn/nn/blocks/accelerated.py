@@ -42,10 +42,10 @@ def _other_arguments(kind, row):
     (its name, its arguments, those); None if there is none."""
     for name, (_, known) in row.methods.items():
         method = getattr(kind, name, None)
-        found = [] if method is None else list(
+        arguments = [] if method is None else list(
             inspect.signature(method).parameters)[1:]
-        if found[:len(known)] != list(known):
-            return name, found, known
+        if arguments[:len(known)] != list(known):
+            return name, arguments, known
     return None
 
 
@@ -56,8 +56,8 @@ def why_not(kind):
         return None
     row = library.TABLE.get(kind.__name__)
     if row is not None:
-        name, found, known = _other_arguments(kind, row)
-        return (f"its {name} takes {', '.join(found)}, expected "
+        name, arguments, known = _other_arguments(kind, row)
+        return (f"its {name} takes {', '.join(arguments)}, expected "
                 + ", ".join(known) + ": it is of another version")
     return library.REFUSED.get(kind.__name__)
 

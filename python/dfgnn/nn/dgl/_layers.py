@@ -67,14 +67,14 @@ def _named(layer, modules, parameters, **more):
     """A stand-in for the __dict__ of a layer of PyG's: the parts of one of
     DGL's by PyG's names."""
     state = layer.__dict__
-    found = state["_modules"]
-    drop, relu = found["attn_drop"], found["leaky_relu"]
+    parts = state["_modules"]
+    drop, relu = parts["attn_drop"], parts["leaky_relu"]
     if type(drop) is not nn.Dropout or hooked(drop) or \
             type(relu) is not nn.LeakyReLU or hooked(relu) or \
             drop.training and drop.p >= 1:
         raise Other
-    residual = found.get("res_fc")
-    ours = {name: found.get(part) for name, part in modules.items()}
+    residual = parts.get("res_fc")
+    ours = {name: parts.get(part) for name, part in modules.items()}
     ours["lin_edge"] = None
     ours["res"] = residual if hasattr(residual, "weight") else None
     parameters = {name: getattr(layer, part)
@@ -102,8 +102,8 @@ def _result(layer, x, out, alpha=None):
     out = out.view(-1, layer._num_heads, layer._out_feats)
     residual = layer.__dict__["_modules"].get("res_fc")
     if residual is not None and not hasattr(residual, "weight"):
-        own = x[1] if isinstance(x, tuple) else x
-        out = out + residual(own).view(out.shape)
+        receives = x[1] if isinstance(x, tuple) else x
+        out = out + residual(receives).view(out.shape)
     if layer.activation is not None:  # a function or a module
         out = layer.activation(out)
     return out if alpha is None else (out, alpha.unsqueeze(-1))
@@ -227,24 +227,24 @@ def rel_graph(layer, graph, feat, etypes, norm=None, *, presorted=False):
 
 def hgt(layer, graph, x, ntype, etype, *, presorted=False):
     graph, x, dst = _ends(layer, graph, x)
-    own_x, shape = x if dst is None else dst, (-1, layer.num_heads,
+    x_dst, shape = x if dst is None else dst, (-1, layer.num_heads,
                                                layer.head_size)
     query, *sent = (_weights(linear) for linear in (
         layer.linear_q, layer.linear_k, layer.linear_v))
     relations = _typed(graph, etype, layer.relation_pri[0].numel())
     types, width = len(query), query.size(2)
-    own = typed(ntype[:own_x.size(0)], types, own_x, width)
+    receivers = typed(ntype[:x_dst.size(0)], types, x_dst, width)
     rows = typed(ntype, types, x, 2 * width).product(x, torch.cat(sent, 2))
-    query = own.product(own_x, query).view(shape)
+    query = receivers.product(x_dst, query).view(shape)
     pairs, key, value = _of_pairs(layer, relations, rows)
     out = steps.outside_autocast(
         gt_attention, pairs, query, key.view(shape), value.view(shape),
         scale=1.0, result=steps.result_type((query[:0] * query[:0]).sum(-1), value))
-    h = layer.drop(own.product(out.flatten(1), _weights(layer.linear_a)))
-    alpha = own.by_row(layer.skip.sigmoid().view(-1, 1))
-    if own_x.shape != h.shape:
-        own_x = own_x @ layer.residual_w
-    h = h * alpha + own_x * (1 - alpha)
+    h = layer.drop(receivers.product(out.flatten(1), _weights(layer.linear_a)))
+    alpha = receivers.by_row(layer.skip.sigmoid().view(-1, 1))
+    if x_dst.shape != h.shape:
+        x_dst = x_dst @ layer.residual_w
+    h = h * alpha + x_dst * (1 - alpha)
     return layer.norm(h) if layer.use_norm else h
 
 

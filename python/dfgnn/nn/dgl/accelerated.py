@@ -59,13 +59,13 @@ class Accelerated(Over, nn.Module):
 
 def _code_of(function):
     """The code of a function and of those that are written inside it."""
-    found = [getattr(function, "__code__", None)]
-    while found:
-        code = found.pop()
+    pending = [getattr(function, "__code__", None)]
+    while pending:
+        code = pending.pop()
         if code is not None:
             yield code
-            found += [c for c in code.co_consts
-                      if isinstance(c, types.CodeType)]
+            pending += [c for c in code.co_consts
+                        if isinstance(c, types.CodeType)]
 
 
 @functools.lru_cache(None)
