@@ -32,7 +32,7 @@ static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
     return status;
   }
   dfgnn__edge_operator_find(p);
-  *program = made;
+  *program = p;
   return DFGNN_OK;
 }
 
