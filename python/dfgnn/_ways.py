@@ -12,7 +12,7 @@ import contextlib
 import functools
 
 from . import _execute, _known_paths, _measure
-from ._modes import compiling
+from ._modes import compiling, jit_tracing
 
 _known = {}  # by choice, device and arguments the way
 _MOST_KNOWN = 4096
@@ -25,7 +25,7 @@ def _choice(ranked):
     the one with the least estimate first."""
     @functools.wraps(ranked)
     def way(device, *arguments):
-        if compiling():
+        if compiling() or jit_tracing():  # sizes may be no numbers
             return ranked(device, *arguments)[0]
         call = ranked.__name__, device, *arguments
         found = _known.get(call)
