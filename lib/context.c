@@ -139,7 +139,7 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   ctx->log_level = options->log_level == DFGNN_LOG_DEFAULT
                        ? dfgnn__environment_log_level()
                        : options->log_level;
-  dfgnn__environment_warn_unknown(ctx);
+  dfgnn__environment_warn(ctx);
   dfgnn__pack_trust_keys();
 
   status = dfgnn__registry_open();

@@ -104,7 +104,7 @@ void dfgnn__log(const dfgnn_context *ctx, dfgnn_log_level level,
 
 /* lib/environment.c: parses DFGNN_LOG, warns of unknown DFGNN_* once. */
 dfgnn_log_level dfgnn__environment_log_level(void);
-void dfgnn__environment_warn_unknown(const dfgnn_context *ctx);
+void dfgnn__environment_warn(const dfgnn_context *ctx);
 /* Name and one-line meaning of the i-th variable; NULL at the end. */
 const char *dfgnn__environment_variable(size_t i, const char **meaning);
 

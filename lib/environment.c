@@ -9,20 +9,28 @@
 
 extern char **environ;
 
-static const char *const variables[][2] = {
+/* `words`: the values that mean something, where these are few; a value that is
+ * empty counts as none. */
+static const struct {
+  const char *name, *meaning, *words[6];
+} variables[] = {
     {"DFGNN_STORE", "colon-separated tuning stores; the first is written"},
     {"DFGNN_TRUSTED_KEYS", "public key, or directory of them: read only stores "
                            "signed with one"},
     {"DFGNN_PORTFOLIOS", "a file of portfolios in place of the library's own"},
     {"DFGNN_EFFORT", "stored, estimate, measure, race or paper"},
     {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
-    {"DFGNN_PROGRAMS", "own: edge programs that are operators run as programs"},
+    {"DFGNN_PROGRAMS",
+     "own: edge programs that are operators run as programs",
+     {"own"}},
     {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
     {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},
     {"DFGNN_RECORD", "folder that gets the problems no measurement answered"},
     {"DFGNN_TUNE_BUDGET", "seconds for each problem that effort measure tunes"},
     {"DFGNN_HOST", "name of this host in measurements; empty: none"},
-    {"DFGNN_LOG", "none, error, warn, info or debug"},
+    {"DFGNN_LOG",
+     "none, error, warn, info or debug",
+     {"none", "error", "warn", "info", "debug"}},
     {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
     {"DFGNN_CC", "C compiler for edge programs on CPUs (cc); empty: none"},
     {"DFGNN_NVRTC", "path of libnvrtc.so, which compiles GPU kernels"},
@@ -31,11 +39,20 @@ static const char *const variables[][2] = {
     {"DFGNN_KERNEL_CACHE_MB",
      "largest size of that file in MiB (256); 0: none"},
     {"DFGNN_KERNEL_PACK", "colon-separated packs of compiled kernels"},
-    {"DFGNN_KERNEL_LOG", "1: print the compiler's log where it fails"},
+    {"DFGNN_KERNEL_LOG",
+     "1: print the compiler's log where it fails",
+     {"0", "1"}},
     {"DFGNN_PACKAGE_STORE", "path of the store that the package brings"},
     {"DFGNN_LIBRARY", "path of libdfgnn.so, for the Python package"},
-    {"DFGNN_MEASURE", "0: the Python package measures no kernels by itself"},
-    {"DFGNN_EXTENSION", "0: the Python package calls by ctypes alone"},
+    {"DFGNN_MEASURE",
+     "0: the Python package measures no kernels by itself",
+     {"0", "1"}},
+    {"DFGNN_EXTENSION",
+     "0: the Python package calls by ctypes alone",
+     {"0", "1"}},
+    {"DFGNN_CHECK",
+     "edges: the Python package compares a list of edges in each call",
+     {"edges"}},
     {"DFGNN_TEST_QUICK", "1: a small part of the GPU tests"},
 };
 
@@ -46,8 +63,8 @@ const char *dfgnn__environment_variable(size_t i, const char **meaning) {
   if (i >= sizeof variables / sizeof *variables)
     return NULL;
   if (meaning)
-    *meaning = variables[i][1];
-  return variables[i][0];
+    *meaning = variables[i].meaning;
+  return variables[i].name;
 }
 
 dfgnn_log_level dfgnn__environment_log_level(void) {
@@ -63,13 +80,33 @@ static int known(const char *entry, size_t length) {
   if (!strncmp(entry, "DFGNN_TEST_", 11))
     return 1;
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-    if (strlen(variables[i][0]) == length &&
-        !strncmp(variables[i][0], entry, length))
+    if (strlen(variables[i].name) == length &&
+        !strncmp(variables[i].name, entry, length))
       return 1;
   return 0;
 }
 
-void dfgnn__environment_warn_unknown(const dfgnn_context *ctx) {
+static void warn_foreign_word(const dfgnn_context *ctx, const char *name,
+                              const char *const *words) {
+  const char *value = getenv(name);
+  char expected[64] = "";
+  if (!value || !*value || !words[0])
+    return;
+  for (const char *const *word = words; *word; word++) {
+    if (!strcmp(value, *word))
+      return;
+    snprintf(expected + strlen(expected), sizeof expected - strlen(expected),
+             "%s%s",
+             word == words ? ""
+             : word[1]     ? ", "
+                           : " or ",
+             *word);
+  }
+  dfgnn__log(ctx, DFGNN_LOG_WARN, "%s is '%s', expected %s; it is ignored",
+             name, value, expected);
+}
+
+void dfgnn__environment_warn(const dfgnn_context *ctx) {
   static atomic_flag warned = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&warned))
     return;
@@ -81,14 +118,8 @@ void dfgnn__environment_warn_unknown(const dfgnn_context *ctx) {
                  "lists the known ones",
                  (int)length, *entry);
   }
-  const char *level = getenv("DFGNN_LOG");
-  int found = !level;
-  for (int i = DFGNN_LOG_NONE; level && i <= DFGNN_LOG_DEBUG; i++)
-    found |= !strcmp(level, levels[i]);
-  if (!found)
-    dfgnn__log(ctx, DFGNN_LOG_WARN,
-               "DFGNN_LOG is '%s', expected none, error, warn, info or debug",
-               level);
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    warn_foreign_word(ctx, variables[i].name, variables[i].words);
 }
 
 void dfgnn__log(const dfgnn_context *ctx, dfgnn_log_level level,

@@ -278,8 +278,9 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_BEST] = {.name = "best",
                      .argument = "N",
                      .help =
-                         "only rows of the N fastest variants of each problem "
-                         "and of the variants they were compared with",
+                         "only rows of the N fastest variants of each problem, "
+                         "of the members of its portfolio and of the variants "
+                         "they were compared with",
                      .set = option_int,
                      FIELD(best),
                      .least = 1,
@@ -351,7 +352,7 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "all problems",
          .set = option_shard},
     [OPTION_REMOVE] = {.name = "remove",
-                       .help = "remove the pin instead",
+                       .help = "remove what is named instead",
                        .set = option_flag,
                        FIELD(remove),
                        .flag = 1},
@@ -386,7 +387,7 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_RECORDED] =
         {.name = "recorded",
          .argument = "FOLDER",
-         .help = "measure the problems that programs met: what "
+         .help = "the problems that programs met: what "
                  "dfgnn.record(model, *inputs).save(FOLDER) of Python or "
                  "processes with DFGNN_RECORD=FOLDER wrote",
          .set = option_text,

@@ -18,7 +18,7 @@
 #include "lib/base/error.h"
 #include "lib/base/filesystem.h"
 
-enum { DEFAULT_MB = 256, WAIT_MS = 5000 };
+enum { DEFAULT_MB = 256, MOST_MB = 1 << 20, WAIT_MS = 5000 };
 
 /* One connection a process; a child after fork() opens its own. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -30,13 +30,14 @@ static int folder = -1;      /* that path is in */
 static char place[PATH_MAX]; /* path by the descriptor of its folder */
 static _Atomic int64_t hits, misses, stored, lost;
 
+/* -1: the variable holds no such number. */
 static int64_t limit_bytes(void) {
   const char *given = getenv("DFGNN_KERNEL_CACHE_MB");
-  char *end = NULL;
-  long long mb = given ? strtoll(given, &end, 10) : DEFAULT_MB;
-  if (given && (end == given || *end || mb < 0 || mb > 1 << 20))
-    mb = DEFAULT_MB;
-  return mb << 20;
+  char *end;
+  if (!given || !*given)
+    return (int64_t)DEFAULT_MB << 20;
+  const long long mb = strtoll(given, &end, 10);
+  return *end || mb < 0 || mb > MOST_MB ? -1 : (int64_t)mb << 20;
 }
 
 static int refuse(const char *why) {
@@ -126,6 +127,12 @@ static int place_is_fit(void) {
     return refuse("no file is named");
   if (limit_bytes() == 0)
     return refuse("DFGNN_KERNEL_CACHE_MB is 0");
+  if (limit_bytes() < 0) {
+    snprintf(problem, sizeof problem,
+             "DFGNN_KERNEL_CACHE_MB is '%.100s', expected MiB from 0 to %d",
+             getenv("DFGNN_KERNEL_CACHE_MB"), MOST_MB);
+    return 0;
+  }
   const char *network = dfgnn__network_filesystem(path);
   if (network) {
     snprintf(problem, sizeof problem, "it lies on a network file system (%s)",

@@ -219,13 +219,14 @@ static const char *first_error(char *log) {
 
 static dfgnn_status refused(void *handle, const char *text, int error) {
   dfgnn_status status;
+  const char *whole = getenv("DFGNN_KERNEL_LOG");
   size_t size = 0;
   char *log = NULL;
   if (!nvrtc.GetProgramLogSize(handle, &size) && size > 1)
     log = calloc(size + 1, 1);
   if (log && nvrtc.GetProgramLog(handle, log))
     *log = 0;
-  if (log && getenv("DFGNN_KERNEL_LOG"))
+  if (log && whole && !strcmp(whole, "1"))
     fprintf(stderr, "%s\n%s\n", text, log);
   status =
       dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s does not compile: %s", text,

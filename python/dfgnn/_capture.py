@@ -91,6 +91,9 @@ def capture(step: Callable, *examples, warmup: int = 3, limit: int = 16,
         raise TypeError(f"step must be callable, got {type(step).__name__}")
     if warmup < 2:
         raise ValueError(f"warmup must be at least 2, got {warmup}")
+    if not isinstance(capacity, (dict, type(None))):
+        raise TypeError("capacity must be a dict of rooms by the names of "
+                        "arguments, got " + describe(capacity))
     captured = Captured(step, warmup, limit, copy, capacity or {}, device)
     if examples:
         captured.prepare(*examples)

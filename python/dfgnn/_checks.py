@@ -29,14 +29,30 @@ def describe(value):
     return f"{type(value).__name__} {value!r}"[:200]
 
 
+def check_is_tensor(name, value):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor, got " + describe(value))
+
+
+def check_number(name, value):
+    """The value as a float."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got "
+                        + describe(value)) from None
+
+
 def check_index(name, value, dim=1):
+    """Raises unless the value is a tensor of whole numbers; dim: how many axes
+    it has, None for any."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a tensor of int32 or int64, got "
                         + describe(value))
     if value.dtype not in _INDEX_TYPES:
         raise TypeError(f"{name} must be int32 or int64, got "
                         + describe(value))
-    if value.dim() != dim:
+    if dim is not None and value.dim() != dim:
         raise ValueError(f"{name} must have {dim} dimension"
                          f"{'s' if dim > 1 else ''}, got " + describe(value))
 

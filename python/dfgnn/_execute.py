@@ -12,6 +12,7 @@ from typing import NamedTuple, Optional
 import torch
 
 from . import _abi, _library, _measure, _remember
+from ._checks import check_number
 from ._device import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._modes import constant
@@ -38,7 +39,8 @@ def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
                 lse=False):
     tf32 = (value.is_cuda and value.dtype == torch.float32
             and tf32_allowed())
-    return Settings(float(scale), float(slope), dropout, bool(return_weights),
+    return Settings(check_number("scale", scale),
+                    check_number("negative_slope", slope), dropout, bool(return_weights),
                     torch.are_deterministic_algorithms_enabled(), tf32,
                     edge_use, lse)
 

@@ -10,6 +10,7 @@ import threading
 import torch
 
 from . import _abi, _device, _library
+from ._checks import describe
 from ._device import current_raw_stream, raw_stream, with_room
 from ._library import check, failure, library
 
@@ -136,8 +137,10 @@ def _describe(struct, graph_ptr, family, name, keep):
         keep.append(graph_ptr)
         struct.graphs = graph_ptr.numel() - 1
         struct.graph_ptr = graph_ptr.data_ptr()
-    struct.family = family.encode() if family else None
-    struct.name = name.encode() if name else None
+    for label, value in (("family", family), ("name", name)):
+        if not isinstance(value, (str, type(None))):
+            raise TypeError(f"{label} must be a str, got {describe(value)}")
+        setattr(struct, label, value.encode() if value else None)
 
 
 def _narrow(tensor):

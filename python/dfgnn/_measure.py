@@ -48,6 +48,8 @@ def measure(on: bool = True) -> bool:
     beginning.
     """
     global enabled
+    if on not in (True, False):
+        raise TypeError(f"on must be True or False, got {on!r}")
     before, enabled = enabled, bool(on)
     return before
 

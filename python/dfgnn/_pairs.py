@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from ._checks import describe
+from ._checks import check_index, check_is_tensor, describe
 from ._remember import remember
 from .errors import InvalidError
 from .functional import gt_attention
@@ -59,11 +59,12 @@ def _places(batch, graph, most):
 
 def _of_pairs(batch, graph, bias):
     """bias [E, H] of a bias by pairs or by matrices."""
-    if bias.dim() < 4:
+    check_is_tensor("bias", bias)
+    if bias.dim() == 2 and bias.size(0) == graph.num_edges:
         return bias
-    if bias.size(2) != bias.size(3):
-        raise ValueError("bias must be [pairs, heads] or [graphs, heads, "
-                         "nodes, nodes], got " + describe(bias))
+    if bias.dim() != 4 or bias.size(2) != bias.size(3):
+        raise ValueError(f"bias must be [pairs={graph.num_edges}, heads] or "
+                         "[graphs, heads, nodes, nodes], got " + describe(bias))
     sizes = graph.graph_ptr.diff()
     if bias.size(0) != sizes.numel() or sizes.numel() and \
             bias.size(2) < int(sizes.max()):
@@ -91,6 +92,7 @@ def dense_attention(batch: Tensor, query: Tensor, key: Tensor, value: Tensor,
     No tensor of [graphs, nodes, nodes] is made but the bias; what is known of
     the pairs is kept with batch.
     """
+    check_index("batch", batch)
     graph = pairs_of(batch)
     if bias is not None:
         bias = _of_pairs(batch, graph, bias)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from . import _formulas, ops
-from ._checks import describe
+from ._checks import (
+    check_is_tensor, check_number, check_tensor, describe)
 from ._device import make_seed
 from ._evaluators import keep_factors
 from ._execute import Settings, settings_of
@@ -149,9 +150,11 @@ def _call(name, graph, inputs, bias, dropout, training, return_weights,
           edge_use="both"):
     """What the caller asked for of attention over a graph of this process or of
     several; weights are those after dropout if return_weights is "after"."""
-    if not 0 <= dropout <= 1:
+    spec = OPERATORS[name]
+    check_is_tensor(spec.inputs[spec.value].name, inputs[spec.value])
+    if not 0 <= check_number("dropout", dropout) <= 1:
         raise ValueError(f"dropout must be between 0 and 1, got {dropout!r}")
-    inputs = autocast(OPERATORS[name], inputs)
+    inputs = autocast(spec, inputs)
     if not isinstance(graph, Graph):
         refuse_values(graph, f"attention of {name}")
     run = attend
@@ -188,6 +191,7 @@ def _edge_inputs(edge_attr, edge_weight, edge_bias, query):
     no more than MOST_EDGE_FEATURES."""
     if edge_attr is None:
         return None, None, None
+    check_is_tensor("edge_attr", edge_attr)
     if edge_attr.dim() == 3:
         if edge_weight is not None or edge_bias is not None:
             raise ValueError("edge_attr [edges, heads, features] is projected "
@@ -263,6 +267,7 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
     """
     _one_of("edge_use", edge_use, EDGE_USES)
     qk_norm = _one_of("qk_norm", qk_norm or "none", QK_NORMS)
+    check_is_tensor("query", query)
     if scale is None:
         scale = 1 / math.sqrt(max(1, query.size(-1)))
     if qk_norm == "none":
@@ -364,6 +369,8 @@ def score_attention(graph, scores: Tensor, value: Tensor,
         the graph and then for a loop of each node; the rows of edges that are
         self loops are not read.
     """
+    check_is_tensor("scores", scores)
+    check_tensor("value", value, "MHD", {})
     num_src, heads, _ = value.shape
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else num_src

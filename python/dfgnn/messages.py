@@ -99,8 +99,9 @@ def _check_names(reduce):
 
 def _check_types(given):
     for tensor in given:
-        if tensor is not None and (not isinstance(tensor, torch.Tensor)
-                                   or tensor.dtype not in DTYPES):
+        if (tensor is not None or given.value is None) and (
+                not isinstance(tensor, torch.Tensor)
+                or tensor.dtype not in DTYPES):
             raise TypeError("x, gates and edge features must be float16, "
                             "bfloat16, float32 or float64, got "
                             + describe(tensor))

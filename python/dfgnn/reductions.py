@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from . import _remember, _ways
-from ._checks import DTYPES
+from ._checks import DTYPES, check_index, check_is_tensor
 from ._evaluators import scattered
 from ._modes import compiling, needs_composite
 from ._remember import remember
@@ -91,6 +91,8 @@ class _Groups:
     spreads over the tensor's, into rows and their groups, and back."""
 
     def __init__(self, x, index, dim, count, out=None):
+        check_is_tensor("src", x)
+        check_index("index", index, None)
         self.dim = dim = dim + x.dim() if dim < 0 else dim
         if not 0 <= dim < x.dim():
             raise ValueError(f"dim must be between {-x.dim()} and "

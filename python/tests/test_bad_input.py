@@ -1,6 +1,7 @@
 """Bad input raises an exception that names the argument, what it got and what
 it takes; the process goes on."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -146,6 +147,51 @@ CASES = {
         lambda: dfgnn.as_graph(torch.tensor([[0], [3]]), 4,
                                graph_ptr=[0, 2, 4]),
         ValueError, "graph"),
+    "no query": (
+        lambda: dfgnn.gt_attention(EDGES, None, *[torch.randn(M, H, D)] * 2),
+        TypeError, "query must be a tensor, got NoneType"),
+    "an array of NumPy": (
+        lambda: dfgnn.gt_attention(EDGES, *[np.zeros((M, H, D))] * 3),
+        TypeError, "query must be a tensor, got ndarray"),
+    "no value": (
+        lambda: dfgnn.gt_attention(EDGES, *[torch.randn(M, H, D)] * 2, None),
+        TypeError, "value must be a tensor, got NoneType"),
+    "no scores": (
+        lambda: dfgnn.score_attention(EDGES, None, torch.randn(M, H, D)),
+        TypeError, "scores must be a tensor"),
+    "a value without heads": (
+        lambda: dfgnn.score_attention(EDGES, torch.randn(3, H),
+                                      torch.randn(M, D)),
+        ValueError, r"value must be \[sources, heads, features\]"),
+    "no features of a message": (
+        lambda: dfgnn.relu_messages(EDGES, None, torch.randn(3, D)),
+        TypeError, "got NoneType"),
+    "a scale of text": (
+        lambda: gt(scale="a"), TypeError, "scale must be a number, got str"),
+    "dropout of text": (
+        lambda: gt(dropout="a"), TypeError, "dropout must be a number"),
+    "a budget of text": (
+        lambda: dfgnn.tune(EDGES, "gt", 8, budget="1s"), TypeError,
+        "budget must be a number, got str '1s'"),
+    "a family that is a number": (
+        lambda: dfgnn.as_graph(EDGES.clone(), 6, family=3), TypeError,
+        "family must be a str, got int 3"),
+    "capacity that is a number": (
+        lambda: dfgnn.capture(lambda x: x, capacity=3), TypeError,
+        "capacity must be a dict.*got int 3"),
+    "measure of text": (
+        lambda: dfgnn.measure("no"), TypeError, "True or False, got 'no'"),
+    "an index of floats": (
+        lambda: dfgnn.scatter(torch.randn(3), torch.zeros(3)), TypeError,
+        "index must be int32 or int64, got a float32"),
+    "no tensor to scatter": (
+        lambda: dfgnn.scatter(None, torch.zeros(3).long()), TypeError,
+        "src must be a tensor"),
+    "a bias of pairs": (
+        lambda: dfgnn.dense_attention(
+            torch.tensor([0, 0, 1]), *[torch.randn(3, H, D)] * 3,
+            bias=torch.randn(1, H)), ValueError,
+        r"bias must be \[pairs=5, heads\] or \[graphs, heads, nodes, nodes\]"),
     "not a graph": (lambda: dfgnn.as_graph("cora"), TypeError, "'cora'"),
     "no such op": (
         lambda: dfgnn.tune(EDGES, "gcn2"), ValueError, "op must be .*gcn2"),

@@ -74,5 +74,14 @@ DFGNN_STROE=x
 export DFGNN_STROE
 status 0 dfgnn-tune info --device cpu
 says "DFGNN_STROE"
+unset DFGNN_STROE
+
+promise "a variable that takes a word says which words it takes"
+status 0 env DFGNN_PROGRAMS=x DFGNN_LOG=loud DFGNN_CHECK=edges DFGNN_MEASURE= \
+  dfgnn-tune info --device cpu
+says "DFGNN_PROGRAMS is 'x', expected own"
+says "DFGNN_LOG is 'loud', expected none, error, warn, info or debug"
+! grep -e DFGNN_CHECK -e DFGNN_MEASURE "$work/err" ||
+  fail "it warns of variables that are right"
 
 finish

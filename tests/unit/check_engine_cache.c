@@ -294,6 +294,15 @@ TEST(a_network_file_system_means_no_cache) {
   ck_assert_int_ne(access(cache, F_OK), 0);
 }
 
+TEST(a_size_that_is_no_number_means_no_cache) {
+  dfgnn_cache_info info;
+  setenv("DFGNN_KERNEL_CACHE_MB", "1G", 1);
+  EXPECT_COMPILED(3);
+  dfgnn__cache_describe(&info);
+  ck_assert_ptr_nonnull(strstr(info.problem, "'1G', expected MiB"));
+  ck_assert_int_ne(access(cache, F_OK), 0);
+}
+
 TEST(the_cache_is_bounded_and_the_least_used_go_first) {
   dfgnn_cache_info info;
   setenv("DFGNN_KERNEL_CACHE_MB", "1", 1);
