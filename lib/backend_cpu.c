@@ -43,9 +43,10 @@ static dfgnn_status cpu_open(dfgnn_device **device, int ordinal, int threads) {
   if (ordinal != 0)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "CPU device %d does not exist, expected cpu", ordinal);
-  if (threads < 0 || threads > MOST_THREADS)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "threads is %d, expected 0..%d",
-                       threads, MOST_THREADS);
+  dfgnn_status status =
+      dfgnn__check_range("options.threads", threads, 0, MOST_THREADS);
+  if (status)
+    return status;
   dfgnn_device *d = calloc(1, sizeof *d);
   if (!d)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");

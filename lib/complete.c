@@ -151,34 +151,26 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   if (status)
     return status;
   problem = &taken;
-#define RANGE(field, count)                                                    \
-  if ((int)problem->field < 0 || (int)problem->field >= (int)(count))          \
-  return dfgnn__fail(DFGNN_ERROR_INVALID,                                      \
-                     "problem." #field " is %d, expected "                     \
-                     "0..%d",                                                  \
-                     (int)problem->field, (int)(count)-1)
+#define RANGE(field, least, most)                                              \
+  if ((status = dfgnn__check_range("problem." #field, (int64_t)problem->field, \
+                                   least, most)))                              \
+  return status
   if (!dfgnn_name(DFGNN_NAMES_OP, problem->op))
     return dfgnn__fail(
         DFGNN_ERROR_INVALID, "problem.op is %d, expected 0..%d (%s) or %d (%s)",
         (int)problem->op, (int)DFGNN_OP_COUNT - 1,
         dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_COUNT - 1), (int)DFGNN_OP_PROGRAM,
         dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_PROGRAM));
-  RANGE(pass, DFGNN_PASS_COUNT);
-  RANGE(dtype, DFGNN_DTYPE_COUNT);
-  RANGE(math, DFGNN_MATH_COUNT);
-  RANGE(layout, DFGNN_LAYOUT_COUNT);
-  RANGE(effort, DFGNN_EFFORT_RACE + 1);
-  RANGE(edge_use, DFGNN_EDGE_USE_COUNT);
-  RANGE(message, DFGNN_MESSAGE_COUNT);
+  RANGE(pass, 0, DFGNN_PASS_COUNT - 1);
+  RANGE(dtype, 0, DFGNN_DTYPE_COUNT - 1);
+  RANGE(math, 0, DFGNN_MATH_COUNT - 1);
+  RANGE(layout, 0, DFGNN_LAYOUT_COUNT - 1);
+  RANGE(effort, 0, DFGNN_EFFORT_RACE);
+  RANGE(edge_use, 0, DFGNN_EDGE_USE_COUNT - 1);
+  RANGE(message, 0, DFGNN_MESSAGE_COUNT - 1);
+  RANGE(heads, 1, 65535);
+  RANGE(dim, 1, 65536);
 #undef RANGE
-  if (problem->heads < 1 || problem->heads > 65535)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.heads is %lld, expected 1..65535",
-                       (long long)problem->heads);
-  if (problem->dim < 1 || problem->dim > 65536)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.dim is %lld, expected 1..65536",
-                       (long long)problem->dim);
   if (problem->edge_dim < DFGNN_EDGE_PROJECTED || problem->edge_dim > 65536)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.edge_dim is %lld, expected -1 (projected) or "

@@ -122,9 +122,13 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   if (options && (status = dfgnn__take(&whole, options, &kind)))
     return status;
   options = &whole;
-  if (options->effort < 0 || options->effort > DFGNN_EFFORT_RACE)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "options.effort is %d",
-                       (int)options->effort);
+  if ((status = dfgnn__check_range("options.effort", options->effort, 0,
+                                   DFGNN_EFFORT_RACE)) ||
+      (status = dfgnn__check_range("options.log_level", options->log_level, 0,
+                                   DFGNN_LOG_DEBUG)) ||
+      (status = dfgnn__check_range("options.paper_capacity",
+                                   options->paper_capacity, 0, INT64_MAX)))
+    return status;
   dfgnn_context *ctx = calloc(1, sizeof *ctx);
   if (!ctx)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");

@@ -18,8 +18,10 @@ static dfgnn_status check_coo(const dfgnn_coo *coo) {
     return dfgnn__fail(
         DFGNN_ERROR_INVALID, "coo.%s is NULL, but coo.edges is %lld",
         coo->destination ? "source" : "destination", (long long)coo->edges);
-  if ((unsigned)coo->index_type > DFGNN_INDEX_I64)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "coo.index_type is out of range");
+  dfgnn_status status =
+      dfgnn__check_range("coo.index_type", coo->index_type, 0, DFGNN_INDEX_I64);
+  if (status)
+    return status;
   if (coo->graphs < 0 || (coo->graph_ptr && !coo->graphs))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "coo.graphs is %lld, expected > 0 with a graph_ptr",

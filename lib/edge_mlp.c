@@ -10,37 +10,28 @@
 
 /* ---- checking ------------------------------------------------------------ */
 
-static dfgnn_status check_range(const char *name, int64_t value, int64_t least,
-                                int64_t most) {
-  if (value >= least && value <= most)
-    return DFGNN_OK;
-  return dfgnn__fail(DFGNN_ERROR_INVALID,
-                     "mlp.%s is %lld, expected %lld to %lld", name,
-                     (long long)value, (long long)least, (long long)most);
-}
-
 static dfgnn_status check_mlp(const dfgnn_edge_mlp *mlp) {
   const struct {
     const char *name;
     int64_t value, least, most;
   } ranges[] = {
-      {"dtype", mlp->dtype, 0, DFGNN_DTYPE_COUNT - 1},
-      {"layers", mlp->layers, 2, DFGNN_MLP_LAYERS},
-      {"activation", mlp->activation, 0, DFGNN_ACTIVATION_COUNT - 1},
-      {"norm", mlp->norm, 0, DFGNN_NORM_COUNT - 1},
-      {"residual", mlp->residual, 0, 1},
-      {"reduce_dst", mlp->reduce_dst, 0, DFGNN_REDUCE_COUNT - 1},
-      {"edge_list", mlp->edge_list, 0, 1},
-      {"edge_dim", mlp->edge_dim, 1, DFGNN_MLP_WIDTH},
-      {"width[0]", mlp->width[0], 1, DFGNN_MLP_WIDTH},
-      {"width[1]", mlp->width[1], 1, DFGNN_MLP_WIDTH},
-      {"width[2]", mlp->width[2], mlp->layers > 2, DFGNN_MLP_WIDTH},
-      {"width[3]", mlp->width[3], mlp->layers > 3, DFGNN_MLP_WIDTH},
+      {"mlp.dtype", mlp->dtype, 0, DFGNN_DTYPE_COUNT - 1},
+      {"mlp.layers", mlp->layers, 2, DFGNN_MLP_LAYERS},
+      {"mlp.activation", mlp->activation, 0, DFGNN_ACTIVATION_COUNT - 1},
+      {"mlp.norm", mlp->norm, 0, DFGNN_NORM_COUNT - 1},
+      {"mlp.residual", mlp->residual, 0, 1},
+      {"mlp.reduce_dst", mlp->reduce_dst, 0, DFGNN_REDUCE_COUNT - 1},
+      {"mlp.edge_list", mlp->edge_list, 0, 1},
+      {"mlp.edge_dim", mlp->edge_dim, 1, DFGNN_MLP_WIDTH},
+      {"mlp.width[0]", mlp->width[0], 1, DFGNN_MLP_WIDTH},
+      {"mlp.width[1]", mlp->width[1], 1, DFGNN_MLP_WIDTH},
+      {"mlp.width[2]", mlp->width[2], mlp->layers > 2, DFGNN_MLP_WIDTH},
+      {"mlp.width[3]", mlp->width[3], mlp->layers > 3, DFGNN_MLP_WIDTH},
   };
   dfgnn_status status = DFGNN_OK;
   for (size_t i = 0; !status && i < sizeof ranges / sizeof *ranges; i++)
-    status = check_range(ranges[i].name, ranges[i].value, ranges[i].least,
-                         ranges[i].most);
+    status = dfgnn__check_range(ranges[i].name, ranges[i].value,
+                                ranges[i].least, ranges[i].most);
   if (!status && mlp->residual && mlp->edge_dim != dfgnn__mlp_out_width(mlp))
     status = dfgnn__fail(DFGNN_ERROR_INVALID,
                          "mlp.edge_dim is %lld, expected %d, the width of e', "

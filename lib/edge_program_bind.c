@@ -14,10 +14,9 @@ static dfgnn_status check_rank(const dfgnn_port *port,
     return dfgnn__fail(
         DFGNN_ERROR_INVALID, "%s: found %d axes after the %s's, expected %d",
         port->name, tensor->rank, dfgnn__place_name(port->place), port->rank);
-  if (tensor->dtype < 0 || tensor->dtype >= DFGNN_DTYPE_COUNT)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s: dtype is %d", port->name,
-                       (int)tensor->dtype);
-  return DFGNN_OK;
+  dfgnn_status status =
+      dfgnn__check_range("dtype", tensor->dtype, 0, DFGNN_DTYPE_COUNT - 1);
+  return status ? dfgnn__fail_prefix(status, "%s: ", port->name) : DFGNN_OK;
 }
 
 static dfgnn_status bind(dfgnn_edge_execution *x, dfgnn_program_array *arrays,

@@ -186,9 +186,8 @@ dfgnn_status dfgnn_edge_program_problem(dfgnn_problem *problem,
     status = dfgnn__can_give(problem, &kind);
   if (status)
     return status;
-  if ((unsigned)dtype >= DFGNN_DTYPE_COUNT)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "dtype is %d", (int)dtype);
-  if ((status = dfgnn__edge_program_as_problem(&full, program, dtype)))
+  if ((status = dfgnn__check_range("dtype", dtype, 0, DFGNN_DTYPE_COUNT - 1)) ||
+      (status = dfgnn__edge_program_as_problem(&full, program, dtype)))
     return status;
   if (program->is_operator && !(how && !strcmp(how, "own"))) {
     full = dfgnn__edge_operator_problem(program, program->binding.names);

@@ -24,10 +24,12 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.indices is NULL, but csr.edges is %lld",
                        (long long)csr->edges);
-  if ((unsigned)csr->offset_type > DFGNN_INDEX_I64 ||
-      (unsigned)csr->index_type > DFGNN_INDEX_I64)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr.offset_type or csr.index_type is out of range");
+  dfgnn_status status;
+  if ((status = dfgnn__check_range("csr.offset_type", csr->offset_type, 0,
+                                   DFGNN_INDEX_I64)) ||
+      (status = dfgnn__check_range("csr.index_type", csr->index_type, 0,
+                                   DFGNN_INDEX_I64)))
+    return status;
   if (csr->offset_type == DFGNN_INDEX_I32 && csr->edges > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.edges is %lld, which needs 64-bit offsets",

@@ -148,12 +148,9 @@ static dfgnn_status check(const dfgnn_graph *graph, dfgnn_dtype type,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "the graph was not made of a list with coo.self_loops, "
                        "so it has no loops to fill in");
-  if ((unsigned)type > DFGNN_F64)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "dtype is %d, expected 0..%d", type,
-                       DFGNN_F64);
-  if (width < 1)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "width is %lld, expected > 0",
-                       (long long)width);
+  if ((status = dfgnn__check_range("dtype", type, 0, DFGNN_F64)) ||
+      (status = dfgnn__check_range("width", width, 1, INT64_MAX)))
+    return status;
   return DFGNN_OK;
 }
 

@@ -6,6 +6,10 @@ static dfgnn_status bind_axis(dfgnn_binding *binding, const dfgnn_dag *dag,
                               const dfgnn_port *port, dfgnn_size size,
                               int64_t have) {
   int unknown = -1;
+  if (have < 1)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: found an axis of size %lld, expected at least 1",
+                       port->name, (long long)have);
   for (int i = 0; i < DFGNN_SIZE_NAMES; i++) {
     if (!size.times[i] || binding->names[i])
       continue;
@@ -21,7 +25,7 @@ static dfgnn_status bind_axis(dfgnn_binding *binding, const dfgnn_dag *dag,
     int64_t value = rest / size.times[unknown];
     binding->names[unknown] = value > 0 ? value : 0;
   }
-  if (dfgnn__size_value(size, binding->names) == have && have > 0)
+  if (dfgnn__size_value(size, binding->names) == have)
     return DFGNN_OK;
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "%s: found an axis of size %lld, expected %s = %lld",

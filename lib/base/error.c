@@ -49,6 +49,17 @@ dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...) {
   return status;
 }
 
+dfgnn_status dfgnn__check_range(const char *name, int64_t value, int64_t least,
+                                int64_t most) {
+  if (value >= least && value <= most)
+    return DFGNN_OK;
+  if (most == INT64_MAX)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is %lld, expected >= %lld",
+                       name, (long long)value, (long long)least);
+  return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is %lld, expected %lld..%lld",
+                     name, (long long)value, (long long)least, (long long)most);
+}
+
 dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...) {
   char text[sizeof message];
   va_list args;

@@ -13,6 +13,11 @@ dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...)
 dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* DFGNN_OK, or DFGNN_ERROR_INVALID: "NAME is 7, expected 0..3", or
+ * "expected >= 0" where most is INT64_MAX. */
+dfgnn_status dfgnn__check_range(const char *name, int64_t value, int64_t least,
+                                int64_t most);
+
 /* Copies text with its control characters as \xNN, cut to size - 1 bytes, and
  * returns `to`: names of files come from anywhere, and a terminal obeys what is
  * in them.  Messages of the two functions above are escaped so. */

@@ -56,6 +56,9 @@ TEST(missing_arrays_and_sizes_are_named) {
   csr = csr32(1, 1, offsets, indices);
   csr.sources = -1;
   refuse(&csr, "csr.sources is -1");
+  csr = csr32(1, 1, offsets, indices);
+  csr.offset_type = (dfgnn_index_type)9;
+  refuse(&csr, "csr.offset_type is 9, expected 0..1");
 }
 
 TEST(an_edge_that_leaves_its_graph_is_named) {
@@ -65,6 +68,24 @@ TEST(an_edge_that_leaves_its_graph_is_named) {
   csr.graphs = 2;
   csr.graph_ptr = ptr;
   refuse(&csr, "edge to 1 in row 3 leaves graph 1, whose nodes are 2..3");
+}
+
+static void refuse_options(dfgnn_options options, const char *text) {
+  dfgnn_context *none = NULL;
+  options.device = "cpu";
+  ck_invalid(dfgnn_context_create(&none, &options), text);
+  ck_assert_ptr_null(none);
+}
+
+TEST(options_out_of_range_are_named) {
+  refuse_options(INIT(dfgnn_options, .effort = (dfgnn_effort)77),
+                 "options.effort is 77, expected 0..5");
+  refuse_options(INIT(dfgnn_options, .log_level = (dfgnn_log_level)42),
+                 "options.log_level is 42, expected 0..5");
+  refuse_options(INIT(dfgnn_options, .threads = -1),
+                 "options.threads is -1, expected 0..4096");
+  refuse_options(INIT(dfgnn_options, .paper_capacity = -4),
+                 "options.paper_capacity is -4, expected >= 0");
 }
 
 static dfgnn_signature signature_of(const dfgnn_csr *csr) {

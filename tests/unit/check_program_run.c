@@ -443,6 +443,9 @@ TEST(tensors_that_do_not_fit_are_named) {
   RUN(2, DFGNN_ERROR_INVALID, "no tensor for the input \"b\"");
   in[1].axes[1] = 5;
   RUN(3, DFGNN_ERROR_INVALID, "k: found an axis of size 5, expected D = 4");
+  in[1].axes[1] = -2;
+  RUN(3, DFGNN_ERROR_INVALID,
+      "k: found an axis of size -2, expected at least 1");
   in[1].axes[1] = 4;
   in[1].rank = 1;
   RUN(3, DFGNN_ERROR_INVALID, "k: found 1 axes after the src's, expected 2");
@@ -453,6 +456,9 @@ TEST(tensors_that_do_not_fit_are_named) {
   in[2].data = NULL;
   RUN(3, DFGNN_ERROR_INVALID, "b: data is NULL");
   in[2].data = data;
+  in[0].dtype = (dfgnn_dtype)8;
+  RUN(3, DFGNN_ERROR_INVALID, "q: dtype is 8, expected 0..3");
+  in[0].dtype = DFGNN_F32;
   out.axes[0] = 3;
   RUN(3, DFGNN_ERROR_INVALID, "out: found an axis of size 3, expected H = 2");
 #undef RUN
