@@ -89,6 +89,11 @@ def test_to_hetero(kind, when):
     plain = copy.deepcopy(model)
     dfgnn.accelerate(plain, undo=True)
     compare_hetero(plain, model)
+    x["author"] = None
+    with pytest.raises((AttributeError, TypeError)) as theirs:
+        plain(x, edges)
+    with pytest.raises(theirs.type):
+        model(x, edges)
 
 
 def test_hetero_conv():

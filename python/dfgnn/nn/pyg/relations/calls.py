@@ -152,7 +152,8 @@ def _relation(call):
     if ready is not None:
         edges = ready.edges
     if not known(edges) \
-            or not isinstance(edges, Tensor) or not fits(src, dst) \
+            or not isinstance(edges, Tensor) \
+            or src is None or dst is None or not fits(src, dst) \
             or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype:
         return None
     kind = kind_of(type(layer))
