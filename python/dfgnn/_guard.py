@@ -390,6 +390,7 @@ class Guards:
 
     def __init__(self):
         self.guards = []
+        self.lock = threading.Lock()  # of the thread that is timed
 
     def decide(self, race, recorded):
         """Ends a race if what is known is enough, or those of all layers together
@@ -425,11 +426,13 @@ class Guard:
         self.group = Guards() if group is None else group
         self.group.guards.append(self)
         self.races = {}  # by whether autograd records
+        self.threads = set()  # that have called the layer
 
     def __reduce__(self):
         return Guard, ()  # a copy begins anew
 
     def call(self, forward, layer, args, kwargs):
+        self.threads.add(threading.get_ident())
         recorded = torch.is_grad_enabled()
         race = self.races.get(recorded)
         if race is not None and race.winner is not None:
@@ -442,8 +445,16 @@ class Guard:
         if any([isinstance(part, (tuple, list, dict)) for part in parts]):
             parts = tree_leaves(parts)
         tensors = [part for part in parts if isinstance(part, torch.Tensor)]
-        if _untimed(parts, tensors):
+        if _untimed(parts, tensors) or not self.group.lock.acquire(False):
             return forward(layer, *args, **kwargs)
+        try:
+            return self._timed(recorded, parts, tensors, forward, layer,
+                               args, kwargs)
+        finally:
+            self.group.lock.release()
+
+    def _timed(self, recorded, parts, tensors, forward, layer, args, kwargs):
+        race = self.races.get(recorded)
         if race is None:
             race = self.races[recorded] = Race(self.words)
         sample = race.sample(tensors)
@@ -467,10 +478,11 @@ class Guard:
 
     def _decided(self, race, forward, layer, args, kwargs):
         """Calls the layer by the winner.  One that trains by its own path has
-        its own class from then on, and no guard."""
+        its own class from then on, and no guard, unless another thread may be
+        in its kernels."""
         if race.winner == KERNELS:
             return forward(layer, *args, **kwargs)
-        if race is not self.races.get(True):
+        if race is not self.races.get(True) or len(self.threads) > 1:
             return self.other(layer, args, kwargs)
         layer.__dict__.pop("_dfgnn_guard", None)
         swap(layer, type(layer)._dfgnn_base)

@@ -8,6 +8,7 @@ import pickle
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,32 @@ def test_an_own_path_is_not_seen_by_other_threads(clock):
         seen.append(type(one)), own.append(path), Own.take(one, x, path))[2]
     train(one, _guard.WARM + 2 * _guard.RUN)
     assert set(own) == {OWN, KERNELS} and set(seen) == {Fast}
+
+
+def test_what_threads_call_at_once_runs_by_kernels(clock):
+    """It is in no race, and no class changes below it."""
+    one = layer(clock, (1, 1), (2, 2))
+    race = lambda: one._dfgnn_guard.races[True]  # noqa: E731
+    inside, steps = [], []
+
+    def beside():
+        one.take = lambda x, path: (
+            race().winner or inside.append(path), x)[1]
+        one(torch.ones(2, 3))
+
+    def take(x, path):
+        before = race().steps
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        steps.append(race().steps - before)
+        one.take = take
+        return Own.take(one, x, path)
+    one.take = take
+    train(one)
+    assert set(inside) == {KERNELS} and not any(steps)
+    assert race().winner == OWN and type(one) is Fast
+    assert one.paths[-5:] == [OWN] * 5
 
 
 def test_a_class_over_that_with_kernels_stays(clock):
