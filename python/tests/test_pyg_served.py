@@ -12,6 +12,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
 from dfgnn import _fallbacks  # noqa: E402
+from dfgnn.recordings import Recording  # noqa: E402
 from torch_geometric import typing  # noqa: E402
 from torch_geometric.nn import MLP, conv  # noqa: E402
 
@@ -265,6 +266,23 @@ def test_sums_of_neighbours_by_a_softmax_are_programs(name, aggregation):
     layer = fast_copy(plain)
     same(step(layer, args), step(plain, args))
     assert _traced.state(layer).served
+
+
+@pytest.mark.parametrize("name", [n for n in LAYERS if n not in KEPT])
+def test_the_problems_of_each_layer_are_tuned(name):
+    layer, args = made(name)
+    layer = torch.nn.ModuleList([layer])
+    dfgnn.accelerate(layer, check=False, guard=False)
+
+    def first(out):
+        return next(iter(out.values())) if isinstance(out, dict) else out
+    recording = dfgnn.record(lambda: first(layer[0](*args)).sum().backward(),
+                             steps=1)
+    for problem in recording.problems:
+        report, = Recording([problem]).tune(.02).values()
+        assert report["measured"] or report["resumed"], problem
+        assert not report["wrong"] and not report["failed"], problem
+
 
 
 # what torch.compile has no operator of in its graph, and why
