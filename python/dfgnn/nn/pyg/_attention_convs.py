@@ -76,15 +76,15 @@ def _looped(layer, x, edge_index, edge_attr, size, wanted, reason, step):
         reason = "torch.compile traces"  # their number depends on values
     if reason is not None:
         return unfit(layer, reason)
-    found = ends(layer, steps.pair(x), size)
-    if found is None:
+    pair = ends(layer, steps.pair(x), size)
+    if pair is None:
         return unfit(layer, "sizes contradict each other")
-    if loops and not can_fill(layer, edge_attr, found):
+    if loops and not can_fill(layer, edge_attr, pair):
         return unfit(layer, "PyG cannot fill the features of loops")
-    graph = graph_of(layer, edge_index, found.num_src, found.num_dst)
+    graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
     return _result(
         layer, edge_index, graph, loops,
-        *step(graph, found.num_dst, 0 if reverse(layer) else 1, wanted))
+        *step(graph, pair.num_dst, 0 if reverse(layer) else 1, wanted))
 
 
 def gat(layer, x, edge_index, edge_attr=None, size=None,

@@ -51,15 +51,15 @@ def difference(programs, args, name):
     try:
         with torch.inference_mode(False), torch.enable_grad(), _may_wait(), \
                 saved_tensors_hooks(_itself, _itself):  # of no checkpoint
-            told = _difference(programs, args)
+            reason = _difference(programs, args)
     except torch.OutOfMemoryError:
         return None
     except (TraceError, Error) as error:  # of which no kernel can be made
         return f"check: {error}"
-    if told is not None and _are_finite(args):
-        warnings.warn(f"{name} takes PyG's own path: {told}. This is a fault "
+    if reason is not None and _are_finite(args):
+        warnings.warn(f"{name} takes PyG's own path: {reason}. This is a fault "
                       "of dfgnn: please report it", stacklevel=2)
-    return told
+    return reason
 
 
 def _are_finite(args):
@@ -74,14 +74,14 @@ def _with_lonely(programs, args):
     count = min(edges.size(1), MOST_EDGES)
     can = all(where[0] is not None for where in (sizes.sources,
                                                  sizes.destinations))
-    found = []
+    copies = []
     for k, x in enumerate(args):
         if not isinstance(x, Tensor):
             if k in sizes.edges:
                 x = count
             elif can and k in sizes.nodes:
                 x = x + 1
-            found.append(x)
+            copies.append(x)
             continue
         place = programs.places.get(k)
         x = x.detach()
@@ -89,8 +89,8 @@ def _with_lonely(programs, args):
             x = x[:, :count] if k == programs.edges else x[:count]
         elif place in (DST, SRC) and can:
             x = torch.cat([x, x.new_zeros(1, *x.shape[1:])])
-        found.append(x.clone())
-    return found
+        copies.append(x.clone())
+    return copies
 
 
 def _leaves(programs, args, kind=None):
@@ -103,10 +103,10 @@ def _leaves(programs, args, kind=None):
         for k, x in enumerate(args)]
 
 
-def _derived(made, leaves, written):
+def _derived(result, leaves, written):
     """Outputs, the gradients of all leaves, and what was written."""
     sources = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
-    outs = [x for x in tensors_in(made) if not x.is_complex()]
+    outs = [x for x in tensors_in(result) if not x.is_complex()]
     wanted = [x for x in outs if x.requires_grad]
     grads = torch.autograd.grad(
         [(x * _weights(x)).sum() for x in wanted], sources,
@@ -117,23 +117,23 @@ def _derived(made, leaves, written):
 
 def _own(programs, args, kind=None):
     leaves = _leaves(programs, args, kind)
-    given, written = _given(programs, leaves)
+    inputs, written = _inputs(programs, leaves)
     with _WithoutDropout():
-        return _derived(programs.module.forward(*given), leaves, written)
+        return _derived(programs.module.forward(*inputs), leaves, written)
 
 
 def _ours(programs, args):
     leaves = _leaves(programs, args)
-    given, written = _given(programs, leaves)
+    inputs, written = _inputs(programs, leaves)
     steps = programs.without_dropout()
-    return _derived(programs.run(given, steps), leaves, written)
+    return _derived(programs.run(inputs, steps), leaves, written)
 
 
-def _given(programs, leaves):
-    """(the leaves, no leaf where one is written to; those that are)."""
-    given = [x.clone() if k in programs.written else x
-             for k, x in enumerate(leaves)]
-    return given, [given[k] for k in programs.written]
+def _inputs(programs, leaves):
+    """(the leaves, copies of those that are written to; these copies)."""
+    inputs = [x.clone() if k in programs.written else x
+              for k, x in enumerate(leaves)]
+    return inputs, [inputs[k] for k in programs.written]
 
 
 def _in_float(programs, args):
@@ -160,9 +160,9 @@ def _difference(programs, args):
         if a.requires_grad != b.requires_grad:
             raise TraceError("detached: a result of its own has "
                              f"{'a' if b.requires_grad else 'no'} gradient")
-    told = _compared(ours, own, exact)
-    if told is None or exact:
-        return told
+    reason = _compared(ours, own, exact)
+    if reason is None or exact:
+        return reason
     # where numbers cancel, their last digits alone are left
     return _compared(ours, own, exact, _own(programs, _moved(args)),
                      _largest([x for x in args if isinstance(x, Tensor)

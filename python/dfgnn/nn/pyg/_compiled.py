@@ -76,18 +76,18 @@ def fused(layer):
 
 
 def recorded(layer, *about):
-    """_record(), the same again in one compilation, which may begin anew.
-    Another may come of a change of anything that the layer reads."""
+    """The result of _record(), kept during one compilation, which may begin
+    anew, until anything changes that the layer reads."""
     compilation = torch._guards.CompileContext.try_get()
     key = about, tuple(_watched(layer))
-    found = _RECORDED.get(layer)
-    if found is None or compilation is None or \
-            found[0] is not compilation or found[1] != key:
-        found = _RECORDED[layer] = compilation, key, _record(layer, *about)
-    return found[2]
+    entry = _RECORDED.get(layer)
+    if entry is None or compilation is None or \
+            entry[0] is not compilation or entry[1] != key:
+        entry = _RECORDED[layer] = compilation, key, _record(layer, *about)
+    return entry[2]
 
 
-def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
+def _record(layer, edge_dtype, device, rows, size, kwargs, training, autocast):
     """Of a call: the name of its module, which rows are its sources' and
     destinations', whether the first row of its edges receives, and the keys of
     its tensors; None if there is none."""
@@ -103,7 +103,7 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         _check_sizes(module, programs.notes.rows)
         return programs
     try:
-        args = _stand_in(edge_dtype, device, size, given)
+        args = _stand_in(edge_dtype, device, size, kwargs)
         programs = _dynamo.look(own_function(
             type(layer)._dfgnn_base, "propagate"), make, layer, *args)
         # the layer's own propagate does the effects
@@ -127,33 +127,33 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
 
 
 def _check_sizes(module, rows):
-    """Raises where Python has asked something of a number of rows that
-    does not hold of any: those of the graph stand for others."""
+    """Raises where Python has asked something of a number of rows that does
+    not hold of every number: the graph's numbers stand for others."""
     sizes = [n for node in module.graph.nodes if node.op == "placeholder"
-             for made in [node.meta["example_value"]]
-             for n in (made.shape if isinstance(made, Tensor) else (made,))]
+             for value in [node.meta["example_value"]]
+             for n in (value.shape if isinstance(value, Tensor) else (value,))]
     for env in {n.node.shape_env for n in sizes if isinstance(n, torch.SymInt)}:
         counted = [env.replace(n) for n in rows.counted
                    if isinstance(n, sympy.Expr)]
         for guard in env.guards:
-            asked = guard.expr
-            own = [s for s in asked.free_symbols if env.replace(s) in counted]
-            if own and not _holds(asked, own, {
+            expr = guard.expr
+            counts = [s for s in expr.free_symbols if env.replace(s) in counted]
+            if counts and not _holds(expr, counts, {
                     s: env.size_hint(s, allow_none=True)
-                    for s in asked.free_symbols}):
-                raise TraceError(f"Python asks whether {asked}, of a number "
+                    for s in expr.free_symbols}):
+                raise TraceError(f"Python asks whether {expr}, of a number "
                                  "of rows")
 
 
-def _holds(asked, own, hints):
-    """Whether it holds of other numbers of rows, too; those that are equal
-    here are so in each call."""
-    numbers = {int(n) + d for n in asked.atoms(sympy.Integer)
+def _holds(expr, counts, hints):
+    """Whether expr holds of other numbers of rows, too; counts that are equal
+    here are equal in each call."""
+    numbers = {int(n) + d for n in expr.atoms(sympy.Integer)
                for d in (-1, 0, 1)} | {2, 3, 4, 5, 7, 10007, 1 << 20}
     return all(
-        asked.subs({s: n if s in own and hints[s] == size else hint
-                    for s, hint in hints.items()}) == sympy.true
-        for size in {hints[s] for s in own}
+        expr.subs({s: n if s in counts and hints[s] == size else hint
+                   for s, hint in hints.items()}) == sympy.true
+        for size in {hints[s] for s in counts}
         for n in numbers - set(hints.values()) if n >= 2)
 
 
@@ -165,19 +165,19 @@ _OWN = re.compile(r"(?:\._(?:parameters|buffers)\['(\w+)'\]|\.(\w+))$")
 def _named(source):
     """The key of what Dynamo calls a tensor: ("argument", name, place in a pair
     or None) or ("module", path, name)."""
-    found = _ARGUMENT.match(source)
-    if found:
-        return "argument", found[1], found[2] and int(found[2])
-    own = _OWN.search(source)
-    beginning = source[:own.start()] if own else ""
+    match = _ARGUMENT.match(source)
+    if match:
+        return "argument", match[1], match[2] and int(match[2])
+    tensor = _OWN.search(source)
+    beginning = source[:tensor.start()] if tensor else ""
     parts = _PART.findall(beginning)
-    if own and beginning == "L['layer']" + "".join(
+    if tensor and beginning == "L['layer']" + "".join(
             f"._modules['{part}']" for part in parts):
-        return "module", ".".join(parts), own[1] or own[2]
+        return "module", ".".join(parts), tensor[1] or tensor[2]
     raise TraceError(f"{source} is no tensor of the layer or the call")
 
 
-def _stand_in(edge_dtype, device, size, given):
+def _stand_in(edge_dtype, device, size, arguments):
     """Arguments that hold nothing, as many rows of which are equal."""
     def tensor(about):
         if about is None:
@@ -187,7 +187,7 @@ def _stand_in(edge_dtype, device, size, given):
         return torch.zeros(shape, dtype=dtype, device=device,
                            requires_grad=differentiable)
     kwargs = {}
-    for name, kind, about in given:
+    for name, kind, about in arguments:
         kwargs[name] = (tensor(about) if kind == "tensor" else
                         tuple(map(tensor, about)) if kind == "pair" else about)
     edges = torch.zeros(2, _ROWS[0], dtype=edge_dtype or torch.int64,
@@ -231,19 +231,19 @@ class _Rows:
 
 def _described(kwargs, rows):
     """The arguments of a call as constants; None if they cannot be."""
-    found = []
+    constants = []
     for name, value in kwargs.items():
         if isinstance(value, Tensor):
-            found.append((name, "tensor", rows.tensor(value)))
+            constants.append((name, "tensor", rows.tensor(value)))
         elif isinstance(value, (tuple, list)) and len(value) == 2 and all(
                 [x is None or isinstance(x, Tensor) for x in value]):
-            found.append((name, "pair", tuple([rows.tensor(x)
-                                               for x in value])))
+            constants.append((name, "pair", tuple([rows.tensor(x)
+                                                   for x in value])))
         elif value is None or isinstance(value, (bool, int, float, str)):
-            found.append((name, "plain", value))
+            constants.append((name, "plain", value))
         else:
             return None
-    return tuple(found)
+    return tuple(constants)
 
 
 def _module(layer, path):
@@ -265,8 +265,8 @@ def propagate(layer, edge_index, size, kwargs):
     if graph is None and not isinstance(edge_index, Tensor):
         return NotImplemented
     rows = _Rows(edge_index.size(1) if graph is None else graph.num_edges)
-    given = _described(kwargs, rows)
-    if given is None:
+    arguments = _described(kwargs, rows)
+    if arguments is None:
         return NotImplemented
     if any([_surely(n < 2) for n in rows.sizes]):
         return NotImplemented  # of which torch.compile knows that it is one
@@ -274,19 +274,19 @@ def propagate(layer, edge_index, size, kwargs):
     if size is not None:
         about = tuple([None if n is None else rows.number(n) for n in size])
     for path, attribute in layer._dfgnn_constant("attributes"):
-        # a guard each, of a float too that stands for any with dynamic sizes
+        # each comparison is a guard, even of a float that is a dynamic size
         if getattr(_module(layer, path), attribute) != layer._dfgnn_constant(
                 "attribute", path, attribute):
             layer._dfgnn_constant("changed", attribute)
             return NotImplemented
     device = edge_index.device
-    found = layer._dfgnn_constant(
+    recording = layer._dfgnn_constant(
         "recorded", None if graph is not None else edge_index.dtype,
-        str(device), len(rows.sizes), about, given,
+        str(device), len(rows.sizes), about, arguments,
         torch.is_grad_enabled(), autocast_dtype(device.type))
-    if found is None:
+    if recording is None:
         return NotImplemented
-    name, src, dst, flipped, keys = found
+    name, src, dst, flipped, keys = recording
     src, dst = rows.sizes[src], rows.sizes[dst]
     if graph is None:
         edges = edge_index.flip(0) if flipped else edge_index
@@ -296,14 +296,14 @@ def propagate(layer, edge_index, size, kwargs):
         edge_index = edge_index.flip(0) if flipped else edge_index
     else:
         return NotImplemented
-    made = getattr(_MADE, name)(
+    outs = getattr(_MADE, name)(
         edges, src, dst, rows.sizes[0],
         *[_tensor(layer, key, kwargs) for key in keys])
-    # which writes to what the module has read
+    # PyG's propagate writes to what the module has read
     own = layer._dfgnn_base.propagate(layer, edge_index, size=size, **kwargs)
     if isinstance(own, Tensor):
-        return made[0]
-    return tuple(made[:len(own)])
+        return outs[0]
+    return tuple(outs[:len(own)])
 
 
 # ---- steps as a module of torch.fx: their calls of torch, and their programs as
@@ -387,17 +387,17 @@ class _Recorder(Steps):
         if self.training:
             program = program.keep((True,) * outputs,
                                    (True,) * len(program.inputs))
-        own = [*stage.dtypes, *[None] * (len(program.outputs) - outputs)]
-        given = [node.meta if node.meta.is_floating_point() else
-                 torch.empty(0) for node in map(self.facts.now, stage.inputs)]
+        dtypes = [*stage.dtypes, *[None] * (len(program.outputs) - outputs)]
+        inputs = [node.meta if node.meta.is_floating_point() else
+                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
         if stage.random:
             tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
         types = _program_operator.numbers_of(
-            _program_calls.types_of(program, given, own))
-        made = self._operator(graph, _program_operator.run,
+            _program_calls.types_of(program, inputs, dtypes))
+        outs = self._operator(graph, _program_operator.run,
                               _program_operator.about(
                                   program.name, types, stage.random), tensors)
-        return [made[k] for k in range(outputs)]
+        return [outs[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors, dtype):
         if not _mlp_kernels.has_kernels(settings, tensors, dtype,
@@ -405,9 +405,9 @@ class _Recorder(Steps):
             raise TraceError("its MLP on edges is torch's products, which "
                              "torch.compile fuses with what is around them")
         about = _mlp_kernels.about(settings, tensors, self.training)
-        made = self._operator(graph, _mlp_kernels.traced, about,
+        outs = self._operator(graph, _mlp_kernels.traced, about,
                               [t for t in tensors if t is not None])
-        return [made[k] for k in range(len(settings.outputs))]
+        return [outs[k] for k in range(len(settings.outputs))]
 
 
 def _without_statistics(args, kwargs):
@@ -415,13 +415,13 @@ def _without_statistics(args, kwargs):
     call keeps them."""
     names = ("input", "running_mean", "running_var", "weight", "bias",
              "training")
-    given = dict(zip(names, args), **kwargs)
-    if not given.get("training", False):
+    arguments = dict(zip(names, args), **kwargs)
+    if not arguments.get("training", False):
         return args, kwargs
-    given["running_mean"] = given["running_var"] = None
+    arguments["running_mean"] = arguments["running_var"] = None
     more = tuple(args[len(names):])
-    return tuple(given.pop(name, None) for name in names) + more, {
-        k: v for k, v in given.items()}
+    return tuple(arguments.pop(name, None) for name in names) + more, {
+        k: v for k, v in arguments.items()}
 
 
 _NAMES = "edges", "num_src", "num_dst", "num_edges"
@@ -434,7 +434,7 @@ def _as_module(steps, device, training, listed):
     keys = []
     for _ in range(2):  # the first finds the keys
         recorder, tensors = _Recorder(steps, training), {}
-        given = [recorder.given(name) for name in _NAMES]
+        placeholders = [recorder.given(name) for name in _NAMES]
         for k, key in enumerate(keys):
             tensors[key] = recorder.given(f"t{k}")
 
@@ -443,8 +443,8 @@ def _as_module(steps, device, training, listed):
                 tensors[key] = recorder.given(f"t{len(keys)}")
                 keys.append(key)
             return tensors[key]
-        made = recorder.run(_Ends(device, listed, *given), fetch)
-        recorder.fx.output(_nodes.mapped(made, lambda x: x.node if isinstance(
+        outs = recorder.run(_Ends(device, listed, *placeholders), fetch)
+        recorder.fx.output(_nodes.mapped(outs, lambda x: x.node if isinstance(
             x, Proxy) else x))
     return GraphModule({}, recorder.fx), keys
 

@@ -38,8 +38,8 @@ def is_deferred(frame):
     unread = _unread(frame.f_code)
     if not unread:
         return unread is not None
-    given = frame.f_locals
-    return all(given[name] is None or may_be_false and given[name] is False
+    values = frame.f_locals
+    return all(values[name] is None or may_be_false and values[name] is False
                for name, may_be_false in unread)
 
 
@@ -51,19 +51,19 @@ def _unread(code):
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError):
         return None
-    made = [c for c in compile(tree, "", "exec").co_consts
-            if inspect.iscode(c)]
-    if len(made) != 1 or _operands(made[0]) != _operands(code):
+    codes = [c for c in compile(tree, "", "exec").co_consts
+             if inspect.iscode(c)]
+    if len(codes) != 1 or _operands(codes[0]) != _operands(code):
         return None  # the file has changed
     text = ast.unparse(ast.Module(tree.body[0].body, []))
     pairs = list(_PAIR.finditer(text))
     if len(pairs) != 1 or _UNCLEAR.search(text) or \
             text.count("edge_updater") > 1:
         return None
-    _, name, _, edges, _, given = pairs[0].groups()
-    if name == edges or len(re.findall(rf"\b{name}\b", given.replace(
+    _, name, _, edges, _, call = pairs[0].groups()
+    if name == edges or len(re.findall(rf"\b{name}\b", call.replace(
             f", {name}=", ", "))) != 1 or not re.search(
-                rf"={name}\b", given):
+                rf"={name}\b", call):
         return None
     written = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)
                and not isinstance(n.ctx, ast.Load)}
@@ -82,17 +82,17 @@ def _operands(code):
 
 def _conditions(text, name, arguments):
     """As _unread() has them, of the reads of a name in what follows."""
-    around, found = [], set()  # the ifs about a line: (indent, condition)
+    around, conditions = [], set()  # the ifs about a line: (indent, condition)
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
         around = [(begin, about) for begin, about in around if begin < indent]
         if re.search(rf"\b{name}\b", line):
             if not around:
                 return None
-            found.add(around[0][1])
+            conditions.add(around[0][1])
         test = _TEST.match(line)
         if test:
             about = next(filter(None, test.groups()[1:]))
             if about in arguments:
                 around.append((indent, (about, test[2] is not None)))
-    return found
+    return conditions

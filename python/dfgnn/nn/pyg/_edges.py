@@ -57,15 +57,15 @@ def graph_made_of(edges, reversed, num_src, num_dst):
     """The Graph of an edge_index; reversed: whether the nodes of its first row
     receive."""
     edges = _flipped(edges) if reversed else edges
-    made = _made_by_us(edges)
-    if made is not None and (made.num_src, made.num_dst) == (num_src, num_dst):
-        return made
+    ours = _made_by_us(edges)
+    if ours is not None and (ours.num_src, ours.num_dst) == (num_src, num_dst):
+        return ours
     return as_graph(edges, (num_src, num_dst))
 
 
 def _made_by_us(edges):
-    found = recall(edges, "graph")
-    return None if found is None else found()
+    reference = recall(edges, "graph")
+    return None if reference is None else reference()
 
 
 def edge_tensor(graph):
@@ -117,11 +117,11 @@ def ends(layer, value, size=None):
             pair[0] is None:
         return None
     src, dst = pair
-    told = (None, None) if size is None else size
+    sizes = (None, None) if size is None else size
     num_src = src.size(layer.node_dim)
-    if told[send] is not None and told[send] != num_src:
+    if sizes[send] is not None and sizes[send] != num_src:
         return None
-    num_dst = told[1 - send]
+    num_dst = sizes[1 - send]
     if dst is not None:
         if num_dst is not None and num_dst != dst.size(layer.node_dim):
             return None
@@ -270,10 +270,10 @@ def with_names(forward, **makers):
         scope[name] = make(_with_wide_edges(scope[name]))
     # without __name__, torch.compile reads this scope and not PyG's module
     del scope["__name__"]
-    made = types.FunctionType(forward.__code__, scope, forward.__name__,
-                              forward.__defaults__, forward.__closure__)
-    made.__kwdefaults__ = forward.__kwdefaults__
-    return made
+    function = types.FunctionType(forward.__code__, scope, forward.__name__,
+                                  forward.__defaults__, forward.__closure__)
+    function.__kwdefaults__ = forward.__kwdefaults__
+    return function
 
 
 def NORM(original):

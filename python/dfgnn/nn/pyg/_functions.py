@@ -136,12 +136,12 @@ def _names(code, scope):
         if _hashable(scope.get(step.argval if isinstance(
                 step.argval, str) else None)) in FUNCTIONS:
             uses.setdefault(step.argval, set()).add(step.opname)
-    return [name for name, found in uses.items() if found == {"LOAD_GLOBAL"}]
+    return [name for name, ops in uses.items() if ops == {"LOAD_GLOBAL"}]
 
 
-def _with_functions(method, found):
+def _with_functions(method, called):
     """A function of a class with the functions that it calls replaced, whose
-    names are added to found; itself if it calls none.  Its globals are its
+    names are added to called; itself if it calls none.  Its globals are its
     module's, which get ours by names of their own."""
     plain = inspect.unwrap(method)
     if not isinstance(plain, types.FunctionType) or plain is not method:
@@ -152,13 +152,13 @@ def _with_functions(method, found):
         return method
     for name in names:
         scope.setdefault(f"_dfgnn_{name}", _called(scope, name))
-    found.update(names)
-    made = types.FunctionType(
+    called.update(names)
+    function = types.FunctionType(
         code.replace(co_names=tuple(f"_dfgnn_{name}" if name in names else name
                                     for name in code.co_names)),
         scope, plain.__name__, plain.__defaults__, plain.__closure__)
-    made.__kwdefaults__ = plain.__kwdefaults__
-    return functools.wraps(plain)(made)
+    function.__kwdefaults__ = plain.__kwdefaults__
+    return functools.wraps(plain)(function)
 
 
 def replaced(method):
@@ -171,7 +171,7 @@ def _hashable(value):
     return value if isinstance(value, types.FunctionType) else None
 
 
-def _counting(kind, found):
+def _counting(kind, called):
     """A __call__ that gives forward() the number of groups; None if there is no
     such argument."""
     names = list(inspect.signature(kind.forward).parameters)[1:]
@@ -180,13 +180,13 @@ def _counting(kind, found):
     if count is None:
         return None
     index, place = _COUNTED[count], names.index(count)
-    found.add(f"{count} of {index}")
+    called.add(f"{count} of {index}")
 
     def __call__(self, *args, **kwargs):
-        given = dict(zip(names, args), **kwargs)
-        if not compiling() and given.get("ptr") is None and _counts(
-                given.get(index), given.get(count)):
-            kwargs[count] = group_count(given[index])
+        arguments = dict(zip(names, args), **kwargs)
+        if not compiling() and arguments.get("ptr") is None and _counts(
+                arguments.get(index), arguments.get(count)):
+            kwargs[count] = group_count(arguments[index])
             if len(args) > place:
                 args = *args[:place], kwargs.pop(count), *args[place + 1:]
         return kind.__call__(self, *args, **kwargs)
@@ -200,7 +200,7 @@ def calling(kind):
     if kind.__module__.startswith("torch.") or "forward" not in dir(kind) or \
             own(kind, calling) is not None:
         return None
-    found, methods = set(), {}
+    called, methods = set(), {}
     for base in reversed(kind.__mro__):
         if base in (object, nn.Module) or \
                 base.__module__.startswith("torch."):
@@ -209,15 +209,15 @@ def calling(kind):
             if name.startswith("__") or not isinstance(
                     value, types.FunctionType):
                 continue
-            made = _with_functions(value, found)
-            if made is not value or name in methods:
-                methods[name] = made
+            method = _with_functions(value, called)
+            if method is not value or name in methods:
+                methods[name] = method
     if issubclass(kind, pyg.aggr.Aggregation) or \
             kind.__module__.startswith("torch_geometric.nn.norm"):
-        call = _counting(kind, found)
+        call = _counting(kind, called)
         if call is not None:
             methods["__call__"] = call
     return type(kind.__name__, bases(kind), {
         **over(calling, kind), **methods,
-        "_dfgnn_called": sorted(found)}) if found and not compared(
+        "_dfgnn_called": sorted(called)}) if called and not compared(
             kind) else None

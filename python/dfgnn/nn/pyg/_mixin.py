@@ -168,12 +168,12 @@ class Fused(Over):
             return
         # other methods that PyG's layer calls, such as SuperGAT's
         # get_attention, count, too
-        own = [name for name, value in vars(base).items()
-               if callable(value) and not name.startswith("_")
-               and name not in ("forward", "propagate", "reset_parameters")]
+        others = [name for name, value in vars(base).items()
+                  if callable(value) and not name.startswith("_")
+                  and name not in ("forward", "propagate", "reset_parameters")]
         fused = next(c for c in cls.__mro__ if "_dfgnn_base" in vars(c))
         cls._dfgnn_overridden = next(
-            (name for name in (*METHODS, *own)
+            (name for name in (*METHODS, *others)
              if getattr(cls, name, None) not in (
                  getattr(base, name, None), getattr(fused, name, None))),
             None)

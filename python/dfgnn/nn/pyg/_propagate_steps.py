@@ -15,10 +15,10 @@ def own_function(kind, name, argument=None):
     whose argument is what the latter makes."""
     if argument is not None:
         def function(layer, edge_index, size, kwargs):
-            made = kind.edge_updater(layer, edge_index, size=kwargs["size"],
-                                     **kwargs["edge_updater"])
+            value = kind.edge_updater(layer, edge_index, size=kwargs["size"],
+                                      **kwargs["edge_updater"])
             return kind.propagate(layer, edge_index, size=size,
-                                  **kwargs["propagate"], **{argument: made})
+                                  **kwargs["propagate"], **{argument: value})
     elif name == "propagate":
         def function(layer, edge_index, size, kwargs):
             return kind.propagate(layer, edge_index, size=size, **kwargs)
@@ -30,8 +30,8 @@ def own_function(kind, name, argument=None):
 
 def notes_of(module, numbers=()):
     """(the Notes of a graph, the number of its edge_index)."""
-    given = [n for n in module.graph.nodes if n.op == "placeholder"]
-    for k, node in enumerate(given):
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    for k, node in enumerate(placeholders):
         if source_of(node) == "L['edge_index']":
             return Notes(module, node, numbers), k
     raise TraceError("its result does not depend on the edges")
@@ -41,30 +41,30 @@ class Sizes:
     """Where the numbers of nodes and edges of a call are found."""
 
     def __init__(self, module, rows):
-        given = [n for n in module.graph.nodes if n.op == "placeholder"]
-        self.sources = self._found(given, rows.sources)
-        self.destinations = self._found(given, rows.destinations)
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.sources = self._place_of(placeholders, rows.sources)
+        self.destinations = self._place_of(placeholders, rows.destinations)
         self.flipped = rows.flipped
-        # numbers of rows among what is given
+        # placeholders that are numbers of edges or of nodes
         self.edges, self.nodes = [], []
-        for k, node in enumerate(given):
-            made = node.meta["example_value"]
-            if isinstance(made, torch.SymInt):
-                rows_of = rows.counted.get(made.node.expr)
+        for k, node in enumerate(placeholders):
+            value = node.meta["example_value"]
+            if isinstance(value, torch.SymInt):
+                rows_of = rows.counted.get(value.node.expr)
                 if rows_of is not None:
                     (self.edges if rows_of == EDGES else self.nodes).append(k)
 
     @staticmethod
-    def _found(given, size):
+    def _place_of(placeholders, size):
         if isinstance(size, int):
             return None, size
-        for k, node in enumerate(given):
-            made = node.meta["example_value"]
-            if isinstance(made, torch.SymInt):
-                if made.node.expr == size.node.expr:
+        for k, node in enumerate(placeholders):
+            value = node.meta["example_value"]
+            if isinstance(value, torch.SymInt):
+                if value.node.expr == size.node.expr:
                     return k, None
-            elif isinstance(made, torch.Tensor):
-                for dim, n in enumerate(made.shape):
+            elif isinstance(value, torch.Tensor):
+                for dim, n in enumerate(value.shape):
                     if isinstance(n, torch.SymInt) and \
                             n.node.expr == size.node.expr:
                         return k, dim
@@ -129,11 +129,11 @@ class Programs:
 
 def numbers_of(module):
     """By source, the numbers that a graph is given as tensors."""
-    found = {}
+    numbers = {}
     for node in module.graph.nodes:
-        made = node.meta.get("example_value")
-        if isinstance(made, torch.SymFloat) and node.args and isinstance(
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.SymFloat) and node.args and isinstance(
                 node.args[0], torch.fx.Node) and \
                 node.args[0].op == "placeholder":
-            found[source_of(node.args[0])] = made.node.hint
-    return found
+            numbers[source_of(node.args[0])] = value.node.hint
+    return numbers

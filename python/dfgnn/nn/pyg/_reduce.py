@@ -74,8 +74,8 @@ def factors_of(module, graph, like):
     1; like: as degrees() takes it."""
     def of_degrees(least, log):
         def make():
-            found = degrees(graph, like).clamp(min=least)
-            return torch.log(found + 1) if log else found
+            degree = degrees(graph, like).clamp(min=least)
+            return torch.log(degree + 1) if log else degree
         return make() if not isinstance(graph, Graph) else graph._derive(
             ("scale", least, log, like.dtype), make)
     factors = {
@@ -97,17 +97,17 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if names is None:
         return unfit(layer, "no kernel reduces by "
                      + type(layer.aggr_module).__name__)
-    met = ends(layer, x, size)
-    if met is None or not fits(met.src, edge_weight):
+    pair = ends(layer, x, size)
+    if pair is None or not fits(pair.src, edge_weight):
         return unfit(layer, "features are not of floating point, or sizes "
                      "contradict each other")
-    shape = Shape(layer, met.src)
+    shape = Shape(layer, pair.src)
     if not shape.served:
         return unfit(layer, "nodes are on another axis")
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
     if edge_weight is None:
-        outs = each_reduction(graph, shape.enter(met.src), names,
-                              met.num_dst)
+        outs = each_reduction(graph, shape.enter(pair.src), names,
+                              pair.num_dst)
         return combine(layer.aggr_module, [shape.leave(o) for o in outs],
                        graph)
     if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
@@ -115,10 +115,10 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if names not in (("sum",), ("mean",)) or (names == ("mean",)
                                               and compiling()):
         return unfit(layer, "weights go with sums and means")
-    value = shape.enter(met.src)
+    value = shape.enter(pair.src)
     kind = torch.promote_types(edge_weight.dtype, value.dtype)
     out = spmm(graph, value.to(kind), edge_weight.view(-1),
-               num_dst=met.num_dst)
+               num_dst=pair.num_dst)
     if names == ("mean",):
         out = out / degrees_of(graph, out)
     return shape.leave(out)
@@ -143,7 +143,7 @@ def _normalized(layer, looped, x, edge_weight):
                             num_dst=looped.num_nodes))
 
 
-def edge_messages(layer, edge_index, size, **given):
+def edge_messages(layer, edge_index, size, **arguments):
     """Messages made edge by edge as PyG makes them, reduced by a kernel."""
     module = layer.aggr_module
     names = reductions(module)
@@ -155,18 +155,18 @@ def edge_messages(layer, edge_index, size, **given):
     if compiling():
         return NotImplemented
     if reverse(layer) and any(isinstance(v, (tuple, list))
-                              and v[0] is not v[1] for v in given.values()):
+                              and v[0] is not v[1] for v in arguments.values()):
         return unfit(layer, "pairs flow from targets to sources")
-    found = layer._collect(layer._user_args, wide(edge_index),
-                           layer._check_input(edge_index, size), given)
+    collected = layer._collect(layer._user_args, wide(edge_index),
+                               layer._check_input(edge_index, size), arguments)
     message = layer.message(**layer.inspector.collect_param_data("message",
-                                                                 found))
+                                                                 collected))
     axis = layer.node_dim + (message.dim() if layer.node_dim < 0 else 0)
     if axis != 0 or message.dim() not in (2, 3) or not fits(message):
         return layer.aggregate(message, **layer.inspector.collect_param_data(
-            "aggregate", found))
-    return reduce_edges(layer, edge_index, message, found["size_j"],
-                        found["dim_size"])
+            "aggregate", collected))
+    return reduce_edges(layer, edge_index, message, collected["size_j"],
+                        collected["dim_size"])
 
 
 def reduce_messages(graph, message, names):

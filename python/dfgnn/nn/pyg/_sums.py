@@ -90,8 +90,8 @@ def laplacian(layer_norm):
         def rescaled():
             return (lambda_max, *make())
         key = "laplacian", num_nodes, normalization, dtype
-        found = remember(edge_index, key, rescaled)
-        return found[1:] if found[0] == lambda_max else make()
+        cached = remember(edge_index, key, rescaled)
+        return cached[1:] if cached[0] == lambda_max else make()
     return __norm__
 
 
@@ -101,7 +101,7 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
             and edge_weight is not None and x.dim() == 2
             and not compiling()):
         return unfit(layer, "its messages are not summed by edge_weight")
-    met = ends(layer, x, size)
+    pair = ends(layer, x, size)
     send, take = (1, 0) if reverse(layer) else (0, 1)
     scores = (alpha[0].index_select(0, edge_index[send])
               + alpha[1].index_select(0, edge_index[take])).tanh()
@@ -109,8 +109,8 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
     scores = F.dropout(scores, p=layer.dropout, training=layer.training)
     weight = scores * edge_weight
     kind = torch.promote_types(weight.dtype, x.dtype)
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    return spmm(graph, x.to(kind), weight, num_dst=met.num_dst)
+    graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
+    return spmm(graph, x.to(kind), weight, num_dst=pair.num_dst)
 
 
 # ---- principal neighbourhood aggregation ------------------------------------
@@ -123,11 +123,11 @@ def _modules(network):
             network.training and any(network.dropout)):
         return [network]
     act = [] if network.act is None else [network.act]
-    found = []
+    modules = []
     for linear, norm in zip(network.lins, network.norms):
-        found += [linear, *act, norm] if network.act_first else [
+        modules += [linear, *act, norm] if network.act_first else [
             linear, norm, *act]
-    return found + list(network.lins)[len(network.norms):]
+    return modules + list(network.lins)[len(network.norms):]
 
 
 def _first_linear(network):
@@ -153,14 +153,14 @@ def principal(layer, edge_index, size, x, edge_attr=None):
     num_nodes = x.size(0)
     graph = graph_of(layer, edge_index, num_nodes, num_nodes)
     width = layer.F_in
-    own, sent = [], []
+    dst_part, src_part = [], []
     for tower, (linear, _) in enumerate(linears):
-        own.append(F.linear(x[:, tower], linear.weight[:, :width],
-                            linear.bias))
-        sent.append(F.linear(x[:, tower], linear.weight[:, width:]))
-    own, sent = torch.stack(own, 1), torch.stack(sent, 1)
-    outs = _shifted(names, each_reduction(graph, sent, names, num_nodes),
-                    own, graph)
+        dst_part.append(F.linear(x[:, tower], linear.weight[:, :width],
+                                 linear.bias))
+        src_part.append(F.linear(x[:, tower], linear.weight[:, width:]))
+    dst_part, src_part = torch.stack(dst_part, 1), torch.stack(src_part, 1)
+    outs = _shifted(names, each_reduction(graph, src_part, names, num_nodes),
+                    dst_part, graph)
     return combine(layer.aggr_module, outs, graph)
 
 
@@ -188,10 +188,10 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
     weights, biases = zip(*[(first.weight, first.bias)
                             for first, _ in linears])
     left, right = _joined(weights[:towers]).chunk(2, 1)
-    own, sent = (t.view(x.size(0), towers, -1) for t in (
+    dst_part, src_part = (t.view(x.size(0), towers, -1) for t in (
         F.linear(x, left, _joined(biases[:towers])), F.linear(x, right)))
-    outs = each_reduction(graph, sent, names, x.size(0))
-    reduced = torch.stack(_shifted(names, outs, own, graph), 2).flatten(
+    outs = each_reduction(graph, src_part, names, x.size(0))
+    reduced = torch.stack(_shifted(names, outs, dst_part, graph), 2).flatten(
         2).transpose(0, 1)
     weight = torch.stack(weights[towers:])  # [towers, out, in]
     of_x, of_reduced = weight.tensor_split([x.size(1)], 2)
@@ -199,10 +199,10 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
                for factor in factors_of(module, graph, x)]
     of_reduced = of_reduced.unflatten(2, (len(factors), -1)).transpose(
         1, 2).flatten(1, 2)
-    made = reduced.bmm(of_reduced.transpose(1, 2)).unflatten(
+    products = reduced.bmm(of_reduced.transpose(1, 2)).unflatten(
         2, (len(factors), -1)) * torch.stack(factors, 1).unsqueeze(-1)
     out = F.linear(x, of_x.flatten(0, 1), _joined(biases[towers:]))
-    return layer.lin(out + made.sum(2).transpose(0, 1).flatten(1))
+    return layer.lin(out + products.sum(2).transpose(0, 1).flatten(1))
 
 
 # ---- networks of both ends ---------------------------------------------------
@@ -215,58 +215,58 @@ def edge_network(layer, edge_index, size, x):
     MLP's feature of edges."""
     names = reductions(layer.aggr_module)
     linear, rest = _first_linear(layer.nn)
-    met = ends(layer, x, size)
-    if (names is None or linear is None or met is None or met.dst is None
-            or not known(edge_index) or not fits(met.src, met.dst)
-            or met.src.dim() != 2 or not takes(linear, met.src)
+    pair = ends(layer, x, size)
+    if (names is None or linear is None or pair is None or pair.dst is None
+            or not known(edge_index) or not fits(pair.src, pair.dst)
+            or pair.src.dim() != 2 or not takes(linear, pair.src)
             or compiling() and isinstance(edge_index, Graph)):
         return edge_messages(layer, edge_index, size, x=x)
     network = after_linear(rest) if rest and len(names) == 1 and \
         names[0] in MLP_REDUCTIONS else None
-    narrow = met.src.dtype in (torch.float16, torch.bfloat16) or \
-        torch.is_autocast_enabled(met.src.device.type)
+    narrow = pair.src.dtype in (torch.float16, torch.bfloat16) or \
+        torch.is_autocast_enabled(pair.src.device.type)
     if narrow and (network is None or compiling()):
         return edge_messages(layer, edge_index, size, x=x)
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
     if narrow:
         src, dst = graph.edge_index
         out = edge_mlp(
             graph, [linear.weight, *network.weights],
-            [linear.bias, *network.biases], dst=met.dst,
-            edge=met.src.index_select(0, src) - met.dst.index_select(0, dst),
+            [linear.bias, *network.biases], dst=pair.dst,
+            edge=pair.src.index_select(0, src) - pair.dst.index_select(0, dst),
             columns=("dst", "edge", "src"), activation=network.activation,
             last=network.last, slope=network.slope, reduce=names[0])
         return combine(layer.aggr_module, [out], graph)
-    width = met.src.size(1)
-    sender = linear.weight[:, width:]
-    own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
-    sent = F.linear(met.src, sender)
+    width = pair.src.size(1)
+    right = linear.weight[:, width:]
+    dst_part = F.linear(pair.dst, linear.weight[:, :width] - right, linear.bias)
+    src_part = F.linear(pair.src, right)
     if network is not None and not compiling():
         out = edge_mlp(
             graph, [None, *network.weights], [None, *network.biases],
-            dst_part=own, src_part=sent, activation=network.activation,
+            dst_part=dst_part, src_part=src_part, activation=network.activation,
             last=network.last, slope=network.slope, reduce=names[0])
         return combine(layer.aggr_module, [out], graph)
     if rest:
         src, dst = graph if compiling() else graph.edge_index
-        message = own.index_select(0, dst) + sent.index_select(0, src)
+        message = dst_part.index_select(0, dst) + src_part.index_select(0, src)
         for module in rest:
             message = module(message)
         if compiling():
             layer._dfgnn_constant("fused")
-            return layer.aggregate(message, dst, dim_size=met.num_dst)
+            return layer.aggregate(message, dst, dim_size=pair.num_dst)
         return combine(layer.aggr_module, reduce_messages(
             graph, message, names), graph)
     return combine(layer.aggr_module, _shifted(
-        names, each_reduction(graph, sent, names, met.num_dst), own,
+        names, each_reduction(graph, src_part, names, pair.num_dst), dst_part,
         graph), graph)
 
 
-def _shifted(names, outs, own, graph):
-    """Reductions of own_i + sent_j, given those of sent_j."""
-    degree = degrees(graph, own).view([-1] + [1] * (own.dim() - 1))
-    shift = own * (degree > 0)
-    return [out + own * degree if name == "sum" else
+def _shifted(names, outs, dst_part, graph):
+    """Reductions of dst_part_i + src_part_j from outs, those of src_part_j."""
+    degree = degrees(graph, dst_part).view([-1] + [1] * (dst_part.dim() - 1))
+    shift = dst_part * (degree > 0)
+    return [out + dst_part * degree if name == "sum" else
             out + shift if name in ("mean", "min", "max") else out
             for name, out in zip(names, outs)]
 
@@ -276,10 +276,10 @@ def _shifted(names, outs, own, graph):
 def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
     """(list of reductions of relu(x_j + e), graph), or None if the kernels
     cannot make them: e is edge_attr, or a linear layer's result for it."""
-    names, met = reductions(layer.aggr_module), ends(layer, x, size)
-    if (names is None or met is None or edge_attr is None
-            or not known(edge_index) or not fits(met.src, edge_attr)
-            or met.src.dim() != 2 or edge_attr.dim() != 2):
+    names, pair = reductions(layer.aggr_module), ends(layer, x, size)
+    if (names is None or pair is None or edge_attr is None
+            or not known(edge_index) or not fits(pair.src, edge_attr)
+            or pair.src.dim() != 2 or edge_attr.dim() != 2):
         return None
     weight = bias = None
     if linear is not None and is_product(linear) and takes(linear, edge_attr):
@@ -287,37 +287,37 @@ def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
     elif linear is not None:
         edge_attr = linear(edge_attr)
     width = edge_attr.size(-1) if weight is None else weight.size(0)
-    if width != met.src.size(-1):
+    if width != pair.src.size(-1):
         return None
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    return relu_messages(graph, met.src, edge_attr, weight, bias, list(names),
-                         num_dst=met.num_dst), graph
+    graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
+    return relu_messages(graph, pair.src, edge_attr, weight, bias, list(names),
+                         num_dst=pair.num_dst), graph
 
 
 def isomorphism_with_edges(layer, edge_index, size, x, edge_attr=None):
     """Propagation of GINEConv."""
-    made = _relu_reductions(layer, edge_index, size, x, edge_attr, layer.lin)
-    if made is None:
+    result = _relu_reductions(layer, edge_index, size, x, edge_attr, layer.lin)
+    if result is None:
         return edge_messages(layer, edge_index, size, x=x,
                              edge_attr=edge_attr)
-    return combine(layer.aggr_module, *made)
+    return combine(layer.aggr_module, *result)
 
 
 def residual_gates(layer, edge_index, size, k, q, v, edge_attr=None):
     """Propagation of ResGatedGraphConv.  With edge features its linear layers
     are over the features of a node and of the edge together, the value's,
     too."""
-    names, met = reductions(layer.aggr_module), ends(layer, v, size)
-    given = dict(k=k, q=q, v=v, edge_attr=edge_attr)
+    names, pair = reductions(layer.aggr_module), ends(layer, v, size)
+    arguments = dict(k=k, q=q, v=v, edge_attr=edge_attr)
     linears = layer.lin_key, layer.lin_query, layer.lin_value
-    if (names is None or met is None or type(layer.act) is not torch.nn.Sigmoid
+    if (names is None or pair is None or type(layer.act) is not torch.nn.Sigmoid
             or hooked(layer.act) or not known(edge_index) or not fits(k, q, v, edge_attr)
             or v.dim() != 2
             or (edge_attr is None) != (layer.edge_dim is None)
             or edge_attr is not None and (edge_attr.dim() != 2 or not all(
                 map(is_product, linears)))):
-        return edge_messages(layer, edge_index, size, **given)
-    graph = graph_of(layer, edge_index, met.num_src, k.size(0))
+        return edge_messages(layer, edge_index, size, **arguments)
+    graph = graph_of(layer, edge_index, pair.num_src, k.size(0))
     nodes, edges = (v, k, q), {}
     if edge_attr is not None:
         nodes, edges = gated_parts(linears, k, q, v)

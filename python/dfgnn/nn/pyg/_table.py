@@ -33,16 +33,16 @@ def _written(fused):
 _BY_PROGRAMS = aggr.SoftmaxAggregation, aggr.AttentionalAggregation
 
 
-def _neighbours(layer, edge_index, size, **given):
+def _neighbours(layer, edge_index, size, **arguments):
     run = traced.propagate if type(layer.aggr_module) in _BY_PROGRAMS \
         else neighbours
-    return run(layer, edge_index, size, **given)
+    return run(layer, edge_index, size, **arguments)
 
 
 _marked = dict(gcn_norm=NORM)
-_made = dict(gcn_norm=NORM_TENSORS)
+_tensors = dict(gcn_norm=NORM_TENSORS)
 normalized = sums.renamed(_marked)
-normalized_or_kept = sums.renamed(_marked, _made, sums.keeps_edges)
+normalized_or_kept = sums.renamed(_marked, _tensors, sums.keeps_edges)
 
 TABLE = [
     # sums of neighbours
@@ -70,8 +70,8 @@ TABLE = [
     Row("ClusterGCNConv", sums.own_edges, sums.renamed(REPLACE_LOOPS)),
     Row("ChebConv", sums.chebyshev, sums.renamed({}),
         methods={"__norm__": sums.laplacian}),
-    Row("EGConv", traced.propagate, sums.renamed(_made)),
-    Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
+    Row("EGConv", traced.propagate, sums.renamed(_tensors)),
+    Row("FAConv", sums.frequency_adaptive, sums.renamed(_tensors)),
     # attention
     Row("GATConv", forward=tried(attention.gat), node=attention_nodes.gat,
         relation=layers.GAT),

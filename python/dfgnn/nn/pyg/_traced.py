@@ -46,11 +46,11 @@ _states = weakref.WeakKeyDictionary()
 
 
 def state(layer):
-    found = _states.get(layer)
-    if found is None:
-        found = _states.setdefault(
+    record = _states.get(layer)
+    if record is None:
+        record = _states.setdefault(
             layer, State(type(layer).__name__))
-    return found
+    return record
 
 
 # ---- what runs in the place of a graph --------------------------------------
@@ -71,10 +71,10 @@ class _Served:
         state.reason, state.steps = self.reason, None
         if self.reason is not None:
             return self.module.forward(*args)
-        made = self.programs.run(args)
+        outs = self.programs.run(args)
         state.served += 1
         state.steps = self.programs.steps
-        return made
+        return outs
 
     def _try(self, state, args):
         try:
@@ -139,22 +139,22 @@ def _served(layer, names, edge_index, size, kwargs):
         reason = "there are no edges"
     if reason is not None:
         raise TraceError(reason)
-    found = state(layer)
+    record = state(layer)
     kind = None
-    if found.refused:
+    if record.refused:
         kind = _kind_of_call(layer, names, kwargs)
-        reason = found.refused.get(kind)
-        if reason is not None or len(found.refused) > MOST_REFUSED:
-            raise TraceError(reason or found.reason)
-    before, _thread.state = getattr(_thread, "state", None), found
+        reason = record.refused.get(kind)
+        if reason is not None or len(record.refused) > MOST_REFUSED:
+            raise TraceError(reason or record.reason)
+    before, _thread.state = getattr(_thread, "state", None), record
     try:
-        made = _function(type(layer)._dfgnn_base, *names)(
+        result = _function(type(layer)._dfgnn_base, *names)(
             layer, layer, edge_index, size, kwargs)
     except TraceError as error:
-        found.reason = str(error)
+        record.reason = str(error)
         if not any(map(is_lazy, layer.parameters())):  # the first call alone
-            found.refused[kind or _kind_of_call(layer, names, kwargs)] = \
-                found.reason
+            record.refused[kind or _kind_of_call(layer, names, kwargs)] = \
+                record.reason
         raise
     except (IndexError, RuntimeError) as error:
         if isinstance(error, IndexError) or "out of DATA bounds" in str(error):
@@ -162,9 +162,9 @@ def _served(layer, names, edge_index, size, kwargs):
         raise
     finally:
         _thread.state = before
-    if found.reason is not None and len(names) > 1:  # each may have programs
-        found.refused[_kind_of_call(layer, names, kwargs)] = found.reason
-    return made
+    if record.reason is not None and len(names) > 1:  # each may have programs
+        record.refused[_kind_of_call(layer, names, kwargs)] = record.reason
+    return result
 
 
 def _run(layer, name, edge_index, size, kwargs):
