@@ -22,65 +22,65 @@ from .ops import reordered
 # ---- tensors by edge --------------------------------------------------------
 
 class _Ordered(NamedTuple):
-    """The last result of _in_order() on a graph; of, made: weak references."""
+    """The last result of _in_order() on a graph; of, result: weak refs."""
     of: object
     stamp: tuple
     order: torch.Tensor
     stream: object
-    made: object
+    result: object
 
-    def is_of(self, given, order, stream):
-        return self.of() is given and self.stamp == stamp(given) and \
+    def is_of(self, tensor, order, stream):
+        return self.of() is tensor and self.stamp == stamp(tensor) and \
             self.order is order and self.stream == stream
 
 
-def _in_order(graph, given):
-    """given, by edge, in the graph's order: what another layer made of it on
-    this stream, if it did and still keeps it for its gradient."""
-    about = graph.order, raw_stream(given.device)
+def _in_order(graph, tensor):
+    """A tensor by edge in the graph's order: the result of another layer on
+    this stream, if that still keeps it for its gradient, else a new one."""
+    about = graph.order, raw_stream(tensor.device)
     last = graph._derived.get("in order")
-    if last is not None and last.is_of(given, *about):
-        found = last.made()
-        if found is not None:
-            return found
-    found = graph.to_graph_order(given)
+    if last is not None and last.is_of(tensor, *about):
+        ordered = last.result()
+        if ordered is not None:
+            return ordered
+    ordered = graph.to_graph_order(tensor)
     graph._derived["in order"] = _Ordered(
-        weakref.ref(given), stamp(given), *about, weakref.ref(found))
-    return found
+        weakref.ref(tensor), stamp(tensor), *about, weakref.ref(ordered))
+    return ordered
 
 
-def _may_share(given):
-    """Whether layers may share what they make of a tensor: it was computed, so
-    that nobody writes to it unseen, as .data of leaves lets them; and a CUDA
-    graph has to make all that it reads."""
-    return given.grad_fn is not None and not (
-        given.is_cuda and torch.cuda.is_current_stream_capturing())
+def _may_share(tensor):
+    """Whether layers may share results of a tensor: nobody writes to a computed
+    one unseen, as .data of leaves lets them; but a CUDA graph has to compute
+    all that it reads."""
+    return tensor.grad_fn is not None and not (
+        tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 class ByEdge:
     """out: a tensor by edge in the graph's order, from the caller's; or dense,
     in the caller's, if it is listed."""
 
-    def __init__(self, given, out, listed=False):
-        self.given, self.out, self.listed = given, out, listed
-        self.reads, self.saves, self.makes = (given,), (), (out,)
+    def __init__(self, source, out, listed=False):
+        self.source, self.out, self.listed = source, out, listed
+        self.reads, self.saves, self.makes = (source,), (), (out,)
 
     def forward(self, graph, values, keep):
-        given = values[self.given]
+        tensor = values[self.source]
         if self.listed:
-            values[self.out] = given.contiguous()
-        elif keep and graph.edge_order is not None and _may_share(given):
-            values[self.out] = _in_order(graph, given)
+            values[self.out] = tensor.contiguous()
+        elif keep and graph.edge_order is not None and _may_share(tensor):
+            values[self.out] = _in_order(graph, tensor)
         else:
-            values[self.out] = graph.to_graph_order(given)
+            values[self.out] = graph.to_graph_order(tensor)
 
     def backward(self, graph, values, grads, wanted):
         grad = grads[self.out]
-        add(grads, self.given, grad if self.listed else
+        add(grads, self.source, grad if self.listed else
              graph.to_caller_order(grad))
 
     def plain(self, graph, values):
-        values[self.out] = values[self.given]  # attend() turns it itself
+        values[self.out] = values[self.source]  # attend() turns it itself
 
 
 class ByLoopedEdge:
@@ -88,20 +88,20 @@ class ByLoopedEdge:
     loops, in its order; fill says what the loops have: "mean", "add" or
     "sum"."""
 
-    def __init__(self, given, out, fill):
-        self.given, self.out, self.fill = given, out, fill
-        self.reads, self.saves, self.makes = (given,), (), (out,)
+    def __init__(self, source, out, fill):
+        self.source, self.out, self.fill = source, out, fill
+        self.reads, self.saves, self.makes = (source,), (), (out,)
 
     def forward(self, graph, values, keep):
-        values[self.out] = fill_loops(graph, values[self.given], self.fill)
+        values[self.out] = fill_loops(graph, values[self.source], self.fill)
 
     def backward(self, graph, values, grads, wanted):
-        add(grads, self.given, fill_loops(graph, grads[self.out], self.fill,
+        add(grads, self.source, fill_loops(graph, grads[self.out], self.fill,
                                            backward=True))
 
     def plain(self, graph, values):  # attend() turns it itself
         values[self.out] = loop_features(
-            values[self.given], graph.kept, graph.edge_index, graph.num_dst,
+            values[self.source], graph.kept, graph.edge_index, graph.num_dst,
             self.fill)
 
 
@@ -117,8 +117,8 @@ class _Kernel:
 
     def _call(self, graph, backward):
         handle = graph.handle
-        found = handle.recipes.get((self, backward))
-        if found is None:
+        call = handle.recipes.get((self, backward))
+        if call is None:
             shared = self._shared[backward]
             if shared is None:
                 args = _execute.arguments(self.settings)
@@ -126,10 +126,10 @@ class _Kernel:
                 shared = self._shared[backward] = (
                     self._problem(backward), _execute.Form(args, fields))
             wanted, form = shared
-            found = handle.recipes.setdefault((self, backward), _execute.Call(
+            call = handle.recipes.setdefault((self, backward), _execute.Call(
                 _execute.Plan(handle, graph.device, wanted, self.settings),
                 form))
-        return found
+        return call
 
 
 class _Input(NamedTuple):
@@ -168,16 +168,16 @@ class Attention(_Kernel):
         self.edge_dim = edge_dim
         self.exact = exact(dtype)
         self.lse = out + " lse"
-        self.given = []
+        self.operands = []
         for spec, slot in zip(OPERATORS[op].inputs, inputs):
             if slot is not None:
                 kind = self.exact if spec.scalar else dtype
                 begin = slot.start * (torch.finfo(kind).bits // 8)
-                self.given.append(_Input(
+                self.operands.append(_Input(
                     slot, slot.name, _execute.Field(spec.field, kind, begin),
                     _execute.Field("grad_" + spec.field, None, begin),
                     spec.scalar or spec.dims[0] not in "NME"))
-        self.reads = tuple(given.name for given in self.given)
+        self.reads = tuple(one.name for one in self.operands)
         self.makes = (out, self.lse)
         self.saves = (*self.reads, out, self.lse, "seed")
 
@@ -188,10 +188,10 @@ class Attention(_Kernel):
 
     def _fields(self, args, backward):
         """The fields of a call; those of parts get strides."""
-        fields = [given.field for given in self.given]
-        grads = [given.grad for given in self.given] if backward else []
-        for field, given in zip(fields + grads, self.given * 2):
-            slot = given.slot
+        fields = [one.field for one in self.operands]
+        grads = [one.grad for one in self.operands] if backward else []
+        for field, one in zip(fields + grads, self.operands * 2):
+            slot = one.slot
             if slot.width is not None:
                 setattr(args, field.name + "_strides", _abi.Strides(
                     slot.pitch, slot.width // self.heads, 1))
@@ -200,7 +200,7 @@ class Attention(_Kernel):
         return fields + list(map(_execute.Field, names)) + grads
 
     def _inputs(self, graph, values):
-        tensors = [given.of(values[given.name]) for given in self.given]
+        tensors = [one.of(values[one.name]) for one in self.operands]
         if self.settings.dropout:
             tensors += [values["seed"], graph.edge_number]
         return tensors
@@ -219,23 +219,23 @@ class Attention(_Kernel):
         call = self._call(graph, True)
         tensors = self._inputs(graph, values)
         tensors += [values[self.out], values[self.lse], grads[self.out]]
-        made = []
-        for given in self.given:
-            name = given.name
+        exact_grads = []
+        for one in self.operands:
+            name = one.name
             if name not in wanted:
                 tensors.append(None)
                 continue
-            if given.slot.part:
+            if one.slot.part:
                 grad = grads.get(name)
                 if grad is None:
                     grad = grads[name] = torch.empty_like(values[name])
             else:
-                grad = torch.empty_like(values[name]) if not given.exact else \
+                grad = torch.empty_like(values[name]) if not one.exact else \
                     torch.empty_like(values[name], dtype=self.exact)
-                made.append((name, grad))
-            tensors.append(given.of(grad))
+                exact_grads.append((name, grad))
+            tensors.append(one.of(grad))
         call.run(graph.device, tensors)
-        for name, grad in made:
+        for name, grad in exact_grads:
             dtype = values[name].dtype
             add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
 
@@ -283,15 +283,15 @@ class Sum(_Kernel):
             names += ["scale_dst", "scale_src"]
         return list(map(_execute.Field, names))
 
-    def _run(self, graph, backward, given):
+    def _run(self, graph, backward, x):
         call = self._call(graph, backward)
-        made = given.new_empty(graph.num_src if backward else graph.num_dst,
-                               self.dim)
-        tensors = [given, made]
+        out = x.new_empty(graph.num_src if backward else graph.num_dst,
+                          self.dim)
+        tensors = [x, out]
         if self.scales is not None:
             tensors += self.scales(graph, self.dtype)
         call.run(graph.device, tensors)
-        return made
+        return out
 
     def forward(self, graph, values, keep):
         values[self.out] = self._run(graph, False, values[self.x])
@@ -300,44 +300,44 @@ class Sum(_Kernel):
         add(grads, self.x, self._run(graph, True, grads[self.out]))
 
     def plain(self, graph, values):
-        given = {"value": values[self.x]}
+        fields = {"value": values[self.x]}
         if self.scales is not None:
-            given["scale_dst"], given["scale_src"] = self.scales(
+            fields["scale_dst"], fields["scale_src"] = self.scales(
                 graph, self.dtype)
-        values[self.out], = sums(graph, self.op, given)
+        values[self.out], = sums(graph, self.op, fields)
 
 
 class Reduced(_Kernel):
     """out [N, F]: messages reduced by an operator.
 
-    given: by field of the operator's inputs the name of a tensor, None where
+    inputs: by field of the operator's inputs the name of a tensor, None where
         there is none: value [M, F], and edge_weight [E] of spmm-weighted or
         edge_attr [E, F'] with edge_weight [F, F'] and edge_bias [F], or
         edge_attr [E, F].
     listed: edge_attr is in the caller's order.
     """
 
-    def __init__(self, op, out, listed=False, **given):
+    def __init__(self, op, out, listed=False, **inputs):
         super().__init__(sum_settings())
         self.op, self.out, self.listed = op, out, listed
         self.spec = OPERATORS[op]
-        self.given = {field: name for field, name in given.items()
-                      if name is not None}
+        self.inputs = {field: name for field, name in inputs.items()
+                       if name is not None}
         args = {t.field: f"{out} {t.field}" for t in self.spec.outs if t.index}
         self.args = tuple(args.values())
-        self.names = dict(self.given, **args)  # by field
-        self.reads = tuple(self.given.values())
+        self.names = dict(self.inputs, **args)  # by field
+        self.reads = tuple(self.inputs.values())
         again = {t.field for t in self.spec.backward
-                 if t.flag == "none" or len(self.given) > 1}
-        self.saves = (*self.args, *(name for field, name in self.given.items()
+                 if t.flag == "none" or len(self.inputs) > 1}
+        self.saves = (*self.args, *(name for field, name in self.inputs.items()
                                     if field in again))
         self.makes = (out, *self.args)
         self.recipe = None  # what calls on all graphs share
 
     def _shaped(self, field, tensor):
         """A tensor with a dimension of heads."""
-        if field not in self.given or field == "edge_attr" and \
-                "edge_weight" in self.given:
+        if field not in self.inputs or field == "edge_attr" and \
+                "edge_weight" in self.inputs:
             return tensor
         by_row = field in ("value", "edge_attr") or self.op == "spmm-weighted"
         return tensor.unsqueeze(1 if by_row else 0)
@@ -347,7 +347,7 @@ class Reduced(_Kernel):
         differ in numbers of rows alone."""
         self.recipe = _operators.Recipe(graph, self.op, self.spec.given({
             field: self._shaped(field, values[name])
-            for field, name in self.given.items()}), self.settings,
+            for field, name in self.inputs.items()}), self.settings,
             self.listed)
         return self.recipe
 
@@ -358,40 +358,40 @@ class Reduced(_Kernel):
         return self.recipe.fields(backward)
 
     def forward(self, graph, values, keep):
-        made = self.recipe or self._first(graph, values)
-        outs = made.outs if keep else made.outs[:len(made.shown)]
-        value = values[self.given["value"]]
-        found = [value.new_empty((graph.num_dst, made.dim), dtype=dtype)
-                 for _, _, dtype, _ in outs]
+        recipe = self.recipe or self._first(graph, values)
+        outs = recipe.outs if keep else recipe.outs[:len(recipe.shown)]
+        value = values[self.inputs["value"]]
+        results = [value.new_empty((graph.num_dst, recipe.dim), dtype=dtype)
+                   for _, _, dtype, _ in outs]
         self._call(graph, False).run(graph.device, [
-            *[values.get(self.given.get(field)) for field, _ in made.places],
-            *found])
-        values[self.out], *args = found
+            *[values.get(self.inputs.get(field)) for field, _ in recipe.places],
+            *results])
+        values[self.out], *args = results
         values.update(zip(self.args, args))
 
     def backward(self, graph, values, grads, wanted):
-        made, grad, found, outs = self.recipe, grads[self.out], {}, []
-        for (field, _), (_, shape, dtype, _, _) in zip(made.places,
-                                                       made.grads):
-            name = self.given.get(field)
+        recipe, grad, by_name, outs = self.recipe, grads[self.out], {}, []
+        for (field, _), (_, shape, dtype, _, _) in zip(recipe.places,
+                                                       recipe.grads):
+            name = self.inputs.get(field)
             if shape is None:
                 continue
             if name in wanted:
-                found[name] = torch.empty_like(
+                by_name[name] = torch.empty_like(
                     values[name], dtype=dtype) if name in values else \
-                    grad.new_empty((graph.num_src, made.dim))
-            outs.append(found.get(name))
+                    grad.new_empty((graph.num_src, recipe.dim))
+            outs.append(by_name.get(name))
         self._call(graph, True).run(graph.device, [
-            *[values[self.names[field]] for field in made.kept], grad, *outs])
-        for name, grad in found.items():
-            add(grads, name, grad if grad.dtype is made.dtype
-                else grad.to(made.dtype))
+            *[values[self.names[field]] for field in recipe.kept], grad, *outs])
+        for name, grad in by_name.items():
+            add(grads, name, grad if grad.dtype is recipe.dtype
+                else grad.to(recipe.dtype))
 
     def plain(self, graph, values):
-        given = {field: self._shaped(field, values[name])
-                 for field, name in self.given.items()}
-        for field in given:
+        fields = {field: self._shaped(field, values[name])
+                  for field, name in self.inputs.items()}
+        for field in fields:
             if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
-                given[field] = reordered(graph, given[field])
-        out, = sums(graph, self.op, given)
+                fields[field] = reordered(graph, fields[field])
+        out, = sums(graph, self.op, fields)
         values[self.out] = out.squeeze(1)

@@ -185,8 +185,8 @@ class Scores(Link):
             return
         grad = grad.unsqueeze(-1)
         if not wanted.isdisjoint(self.atts):
-            found = (h.view(1, -1, *shape[1:]) * grad).sum(1)
-            grads.update(zip(self.atts, found.unsafe_split_with_sizes(
+            att_grads = (h.view(1, -1, *shape[1:]) * grad).sum(1)
+            grads.update(zip(self.atts, att_grads.unsafe_split_with_sizes(
                 [1] * len(self.atts))))
         if self.h in wanted:
             before = grads.get(self.h)
@@ -200,9 +200,9 @@ class Scores(Link):
         grad = grad.transpose(0, 1).flatten(1)  # [N, K * H]
         if not wanted.isdisjoint(self.atts):
             _, heads, dim = shape
-            found = h.t().mm(grad).view(heads, dim, -1, heads).diagonal(
+            att_grads = h.t().mm(grad).view(heads, dim, -1, heads).diagonal(
                 dim1=0, dim2=3).permute(1, 2, 0)
-            grads.update(zip(self.atts, found.split(1)))
+            grads.update(zip(self.atts, att_grads.split(1)))
         if self.h in wanted:
             matrices = self._matrices(torch.cat(
                 [values[name] for name in self.atts]))
@@ -247,11 +247,11 @@ class EdgeScores(Link):
             add(grads, self.edges, grad.mm(matrix))
         if wanted.isdisjoint((self.weight, self.att)):
             return
-        found = grad.t().mm(edges).unsqueeze(1)
+        product = grad.t().mm(edges).unsqueeze(1)
         if self.weight in wanted:
-            grads[self.weight] = (found * att).flatten(0, 1)
+            grads[self.weight] = (product * att).flatten(0, 1)
         if self.att in wanted:
-            grads[self.att] = (found * weight).sum(-1).unsqueeze(0)
+            grads[self.att] = (product * weight).sum(-1).unsqueeze(0)
 
     def plain(self, graph, values):
         values[self.out] = values[self.edges] @ self._matrix(values)[0].t()

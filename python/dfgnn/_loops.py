@@ -96,10 +96,10 @@ def _fill_by_sums(graph, features, fill, backward):
     op = "spmm-mean" if fill == "mean" else "spmm-sum"
     value = features.new_empty(graph.num_src, *features.shape[1:]) \
         if backward else features
-    made = _operators.recipe(graph, op, (value,), sum_settings())
+    recipe = _operators.recipe(graph, op, (value,), sum_settings())
     if not backward:
-        return made.forward(graph, (value,))[0]
-    return made.backward(graph, (), (features,), (True,))[0]
+        return recipe.forward(graph, (value,))[0]
+    return recipe.backward(graph, (), (features,), (True,))[0]
 
 
 def _filling(graph):
@@ -119,15 +119,15 @@ def _filling(graph):
         begins = numbers + (offsets[:-1] - 2 * torch.arange(
             nodes, device=graph.device)).index_select(0, dst)
         sizes = (graph.degrees - 1).index_select(0, dst)
-        given = graph._array(2).long()
+        order = graph._array(2).long()
         last = torch.zeros(edges, dtype=torch.bool, device=graph.device)
         last[offsets[1:] - 1] = True
         kept = last.logical_not_().nonzero().view(-1)
-        first, given = begins[kept], given[kept]
+        first, order = begins[kept], order[kept]
         neighbours = torch.empty(2 * kept.numel(), dtype=torch.int32,
                                  device=graph.device)
         neighbours[torch.cat([first, first + sizes[kept]])] = torch.cat(
-            [given, given]).int()
+            [order, order]).int()
         ends = begins.new_full((1,), neighbours.numel())
         return Graph(torch.cat([begins, ends]).int(), neighbours,
                      graph.unlooped_edges, trusted=True)

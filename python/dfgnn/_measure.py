@@ -83,10 +83,10 @@ def _source(plan):
 class Kernels:
     """The kernels of a portfolio, while they are compiled in the background."""
 
-    made = weakref.WeakSet()
+    alive = weakref.WeakSet()
 
     def __init__(self, handle, wanted):
-        Kernels.made.add(self)
+        Kernels.alive.add(self)
         self.pointer, self.process = ctypes.c_void_p(), _device.process
         if library().dfgnn_tune_prepare(
                 ctypes.byref(self.pointer), handle.context.handle,
@@ -107,7 +107,7 @@ class Kernels:
 def compiling():
     """Whether kernels are compiled in the background: what runs meanwhile is
     not yet what will run, and has fewer cores."""
-    return any([not kernels.ready() for kernels in list(Kernels.made)])
+    return any([not kernels.ready() for kernels in list(Kernels.alive)])
 
 
 class Again:

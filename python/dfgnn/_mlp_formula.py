@@ -181,9 +181,9 @@ def composite(graph, settings, tensors, dtype=None, parts=ByTorch):
         x = _normalize(settings, x, scale, shift)
     if settings.residual:
         x = x + edge
-    made = {"edge_out": lambda: parts.back(x),
-            "out_dst": lambda: parts.at_destinations(
+    results = {"edge_out": lambda: parts.back(x),
+               "out_dst": lambda: parts.at_destinations(
                 settings.reduce_dst, _sent(settings.reduce_dst, x, dst_factor)),
-            "out_src": lambda: parts.at_sources(
+               "out_src": lambda: parts.at_sources(
                 settings.reduce_src, _sent(settings.reduce_src, x, src_factor))}
-    return tuple(made[name]() for name in settings.outputs)
+    return tuple(results[name]() for name in settings.outputs)

@@ -107,14 +107,14 @@ class Recipe:
         others = [n for n in range(PARAMETERS, len(tensors))
                   if tensors[n] is not None and
                   tensors[n].dtype is not self.dtype]
-        given = [tensors[n] for n in others]
-        if len(given) < 2 or any(t.numel() % 8 for t in given) or \
-                len({t.dtype for t in given}) > 1:
+        parameters = [tensors[n] for n in others]
+        if len(parameters) < 2 or any(t.numel() % 8 for t in parameters) or \
+                len({t.dtype for t in parameters}) > 1:
             return tensors  # each alone, by place(): they would not be aligned
         tensors = list(tensors)
-        flat = _flatten_dense_tensors(given).to(self.dtype)
-        for n, made in zip(others, _unflatten_dense_tensors(flat, given)):
-            tensors[n] = made
+        flat = _flatten_dense_tensors(parameters).to(self.dtype)
+        for n, part in zip(others, _unflatten_dense_tensors(flat, parameters)):
+            tensors[n] = part
         return tensors
 
     def place(self, graph, tensors):
@@ -148,7 +148,7 @@ class Recipe:
                  for n, (t, want) in enumerate(zip(placed, wanted))]
         flat = torch.empty(sum(sizes), dtype=torch.float32,
                            device=graph.device)
-        found, begin = [], 0
+        results, begin = [], 0
         for field, tensor, want, size in zip(self.fields, placed, wanted,
                                              sizes):
             grad = None
@@ -159,21 +159,21 @@ class Recipe:
                 grad = torch.empty_like(tensor)
             if want:
                 members["grad_" + field] = grad
-            found.append(grad)
+            results.append(grad)
         self._run(graph, _BACKWARD, placed, kept, members)
         casts = {torch.float32: flat}
-        for n, grad in enumerate(found):
+        for n, grad in enumerate(results):
             if grad is None:
                 continue
             if n >= PARAMETERS:
                 kind = self.kinds[n]
                 if kind not in casts:
                     casts[kind] = flat.to(kind)
-                found[n] = casts[kind].as_strided(
+                results[n] = casts[kind].as_strided(
                     grad.shape, grad.stride(), grad.storage_offset())
             elif self.by_edge[n]:
-                found[n] = graph.to_caller_order(grad)
-        return found
+                results[n] = graph.to_caller_order(grad)
+        return results
 
     def _run(self, graph, number, placed, kept, members):
         """members: tensors by their fields, besides those of self.fields."""
@@ -191,17 +191,17 @@ class Recipe:
             for layer, width in enumerate(self.kept):
                 args.kept[layer] = address
                 address += graph.num_edges * width * kept.element_size()
-        given = ctypes.byref(self.mlp), graph.handle.pointer, \
+        common = ctypes.byref(self.mlp), graph.handle.pointer, \
             ctypes.byref(args), number
         key = number, *members
         if key not in self.rooms:
             size = ctypes.c_size_t()
             check(library().dfgnn_edge_mlp_workspace(ctypes.byref(size),
-                                                     *given))
+                                                     *common))
             self.rooms[key] = size.value
         room = torch.empty(self.rooms[key], dtype=torch.uint8,
                            device=graph.device)
-        check(with_room(graph.device, library().dfgnn_edge_mlp_execute, *given,
+        check(with_room(graph.device, library().dfgnn_edge_mlp_execute, *common,
                         room.data_ptr(),
                         current_raw_stream(graph.device.index)))
 
@@ -217,27 +217,27 @@ def recipe(graph, settings, tensors, dtype):
 # ---- calls ------------------------------------------------------------------
 
 class _EdgeMlps(Kind):
-    """The outputs of a call; about: (graph, made).  Gradients of gradients are
-    made of torch's operations."""
+    """The outputs of a call; about: (graph, recipe).  Torch's operations
+    compute gradients of gradients."""
 
     def record(self, about, tensors, needed):
-        graph, made = about
-        placed, kept = made.place(graph, made.cast(tensors)), \
-            made.new_kept(graph)
-        outs = made.forward(graph, placed, kept)
+        graph, recipe = about
+        placed, kept = recipe.place(graph, recipe.cast(tensors)), \
+            recipe.new_kept(graph)
+        outs = recipe.forward(graph, placed, kept)
         return tuple(outs), (*tensors, *placed[PARAMETERS:], kept), None
 
     def gradients(self, about, rest, saved, grads, needed, again):
-        graph, made = about
-        count = len(made.fields)
+        graph, recipe = about
+        count = len(recipe.fields)
         tensors, parameters, kept = list(saved[:count]), saved[count:-1], \
             saved[-1]
         wanted = tuple(n and t is not None for n, t in zip(needed, tensors))
         if again:
-            return differentiate(graph, made.settings, tensors, grads, wanted,
-                                 True, made.dtype)
-        return made.backward(
-            graph, made.place(graph, [*tensors[:PARAMETERS], *parameters]),
+            return differentiate(graph, recipe.settings, tensors, grads, wanted,
+                                 True, recipe.dtype)
+        return recipe.backward(
+            graph, recipe.place(graph, [*tensors[:PARAMETERS], *parameters]),
             grads, wanted, kept)
 
 
@@ -248,7 +248,7 @@ def differentiate(graph, settings, tensors, grads, wanted, again, dtype=None):
     """Gradients of the tensors by torch operations, differentiable themselves
     if `again`."""
     return by_operations(
-        lambda given: composite(graph, settings, given, dtype), tensors,
+        lambda inputs: composite(graph, settings, inputs, dtype), tensors,
         grads, wanted, again)
 
 
@@ -287,14 +287,15 @@ def _sum_of_ends(width, activation):
                  f"return out = {activation}(a + b) as edge[{width}]")
 
 
-def call(graph, made, tensors):
+def call(graph, recipe, tensors):
     """The outputs of a Recipe's call."""
-    if made.mlp is None:
-        return composite(graph, made.settings, tensors, made.dtype,
+    if recipe.mlp is None:
+        return composite(graph, recipe.settings, tensors, recipe.dtype,
                          _AroundProducts)
     if wants_gradient(tensors):
-        return Recorded.apply(_EDGE_MLPS, (graph, made), *tensors)
-    return tuple(made.forward(graph, made.place(graph, made.cast(tensors))))
+        return Recorded.apply(_EDGE_MLPS, (graph, recipe), *tensors)
+    return tuple(recipe.forward(
+        graph, recipe.place(graph, recipe.cast(tensors))))
 
 
 # ---- while torch.compile traces ----------------------------------------------
@@ -339,8 +340,8 @@ class _Read:
 
     def __init__(self, call):
         self.settings, self.there, self.keep = _parse(*call.about)
-        given = iter(call.tensors)
-        self.tensors = [next(given) if here else None for here in self.there]
+        tensors = iter(call.tensors)
+        self.tensors = [next(tensors) if here else None for here in self.there]
         self.like = call.tensors[0]
         self.rows = {"edge_out": call.num_edges, "out_dst": call.num_dst,
                      "out_src": call.num_src}
@@ -356,12 +357,12 @@ class _Read:
 
     def recipe(self, graph):
         """The library's recipe; None if torch's operations run it."""
-        made = recipe(graph, self.settings, self.tensors,
+        candidate = recipe(graph, self.settings, self.tensors,
                               self.like.dtype)
-        return None if made.mlp is None else made
+        return None if candidate.mlp is None else candidate
 
-    def placed(self, graph, made):
-        return made.place(graph, self.tensors)
+    def placed(self, graph, recipe):
+        return recipe.place(graph, self.tensors)
 
 
 class _Traced(Family):
@@ -373,9 +374,9 @@ class _Traced(Family):
     def run(self, call):
         read = _Read(call)
         graph = call.graph(read.by_edge)
-        made, kept = read.recipe(graph), read.empty_kept()
-        if made is not None:
-            return [*made.forward(graph, read.placed(graph, made), *kept),
+        recipe, kept = read.recipe(graph), read.empty_kept()
+        if recipe is not None:
+            return [*recipe.forward(graph, read.placed(graph, recipe), *kept),
                     *kept]
         return [*composite(graph, read.settings, read.tensors), *kept]
 
@@ -394,17 +395,17 @@ class _Traced(Family):
         grads = grads[:len(read.settings.outputs)]
         wanted = tuple(here and next(flags) for here in read.there)
         graph = call.graph(read.by_edge)
-        made = read.recipe(graph)
-        if made is None:
-            found = differentiate(graph, read.settings, read.tensors,
+        recipe = read.recipe(graph)
+        if recipe is None:
+            results = differentiate(graph, read.settings, read.tensors,
                                           grads, wanted, False)
         else:
-            placed, kept = read.placed(graph, made), [*saved]
+            placed, kept = read.placed(graph, recipe), [*saved]
             if not kept:
-                kept = [made.new_kept(graph)]
-                made.forward(graph, placed, *kept)
-            found = made.backward(graph, placed, grads, wanted, *kept)
-        return [g for g, here in zip(found, read.there) if here]
+                kept = [recipe.new_kept(graph)]
+                recipe.forward(graph, placed, *kept)
+            results = recipe.backward(graph, placed, grads, wanted, *kept)
+        return [g for g, here in zip(results, read.there) if here]
 
 
 traced = _Traced()

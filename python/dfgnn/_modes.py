@@ -97,10 +97,10 @@ def _apart(function):
         with torch.cuda.device(device):
             if done is not None:
                 done.synchronize()
-            found = function()
+            result = function()
             # a wait for the stream itself is refused where a capture is near
             torch.cuda.current_stream().record_event().synchronize()
-            return found
+            return result
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(run).result()
 

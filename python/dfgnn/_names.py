@@ -76,20 +76,20 @@ def plain(value, depth=0):
 def _global_names(code):
     """The names that code, and functions inside of it, look up in the
     module."""
-    found = [i.argval for i in dis.get_instructions(code)
+    names = [i.argval for i in dis.get_instructions(code)
              if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            found += _global_names(inner)
-    return tuple(dict.fromkeys(found))
+            names += _global_names(inner)
+    return tuple(dict.fromkeys(names))
 
 
 def surroundings(function, depth=0):
     """The values that a function finds in its module and where it was
     defined."""
     names = function.__globals__
-    found = [plain(names[name], depth)
-             for name in _global_names(function.__code__) if name in names]
-    found += [plain(cell.cell_contents, depth)
-              for cell in function.__closure__ or ()]
-    return (*found, plain(function.__defaults__ or (), depth))
+    values = [plain(names[name], depth)
+              for name in _global_names(function.__code__) if name in names]
+    values += [plain(cell.cell_contents, depth)
+               for cell in function.__closure__ or ()]
+    return (*values, plain(function.__defaults__ or (), depth))

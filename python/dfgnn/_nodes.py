@@ -57,10 +57,10 @@ class Node:
         return tuple(self.meta.shape)
 
     def operands(self):
-        found = []
-        mapped((self.args, self.kwargs), lambda x: found.append(x) if isinstance(
+        nodes = []
+        mapped((self.args, self.kwargs), lambda x: nodes.append(x) if isinstance(
             x, Node) else None)
-        return found
+        return nodes
 
     def __repr__(self):
         return f"{self.name}{list(self.shape)}"
@@ -86,22 +86,22 @@ class Noted(_evaluators.Torch):
             for place, end in ((DST, "i"), (SRC, "j"))}
 
     def _given(self, key, shape, dtype, place, end=None):
-        made = Node(None, str(key), (), {}, torch.empty(
+        node = Node(None, str(key), (), {}, torch.empty(
             shape, dtype=dtype, device="meta"), "", place, key, end)
-        self.nodes.append(made)
-        return made
+        self.nodes.append(node)
+        return node
 
     def call(self, function, *args, **kwargs):
         metas = mapped((args, kwargs), lambda x: x.meta if isinstance(
             x, Node) else x)
         name = function.__name__ if function is not torch.index_select else \
             "index_select"  # which another package may have replaced
-        made = Node(function, name, args, kwargs,
+        node = Node(function, name, args, kwargs,
                     function(*metas[0], **metas[1]), place_of_line())
         if isinstance(args[0], Node) and name in ("view", "expand_as"):
-            made.end = args[0].end  # that of an index stays
-        self.nodes.append(made)
-        return made
+            node.end = args[0].end  # that of an index stays
+        self.nodes.append(node)
+        return node
 
     def leaf(self, name, tensor, place, shape):
         if place == REL:
@@ -114,11 +114,11 @@ class Noted(_evaluators.Torch):
         values = [None if v is None else self.value(v) for v in values]
         x, *more = [None if v is None else v.handle for v in values]
         if name == "gelu_tanh":
-            made = self.call(F.gelu, x, approximate="tanh")
+            handle = self.call(F.gelu, x, approximate="tanh")
         else:
-            made = self.call(getattr(F, name), x, x.shape[-1:], *more,
-                             *numbers)
-        return Value(self, made, values[0].place, values[0].shape)
+            handle = self.call(getattr(F, name), x, x.shape[-1:], *more,
+                               *numbers)
+        return Value(self, handle, values[0].place, values[0].shape)
 
     def _gathered(self, x, place):
         return self.call(torch.index_select, x, 0, self._index[place])
@@ -130,9 +130,9 @@ class Noted(_evaluators.Torch):
         if name != "linear":
             return super()._product(name, x, weight, place, shape)
         x = self._at(x, place)
-        made = self.call(F.linear, x, weight.handle)
-        self._linear[made] = x, weight.handle
-        return made
+        product = self.call(F.linear, x, weight.handle)
+        self._linear[product] = x, weight.handle
+        return product
 
     def _made(self, name, values, numbers, place, shape):
         known = self._linear.get(values[0].handle) if name == "+" else None

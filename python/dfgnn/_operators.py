@@ -49,13 +49,13 @@ def _tensor(op, info):
 
 
 def _tensors(op, number, pass_):
-    info, found = _abi.TensorInfo(), []
+    info, tensors = _abi.TensorInfo(), []
     while True:
         check(library().dfgnn_operator_tensor(
-            ctypes.byref(info), number, _abi.PASSES[pass_], len(found)))
+            ctypes.byref(info), number, _abi.PASSES[pass_], len(tensors)))
         if not info.name:
-            return tuple(found)
-        found.append(_tensor(op, info))
+            return tuple(tensors)
+        tensors.append(_tensor(op, info))
 
 
 class Operator:
@@ -207,7 +207,7 @@ _WITHOUT_EDGES = {"lse": float("-inf"), "arg_min": -1, "arg_max": -1}
 @functools.lru_cache(maxsize=1024)
 def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
             listed=False, message="copy"):
-    made = _abi.Problem(
+    wanted = _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
         effort=_abi.EFFORTS["default"], heads=heads, dim=dim,
@@ -216,8 +216,8 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
         edge_dim=edges, message=_abi.MESSAGES[message],
         edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
         edge_list=int(listed))
-    made.packed = bytes(made)  # for the extension
-    return made
+    wanted.packed = bytes(wanted)  # for the extension
+    return wanted
 
 
 class Recipe(_execute.Recipe):
@@ -245,7 +245,7 @@ class Recipe(_execute.Recipe):
                  "dim", "flat", "message", "edge_dim", "listed", "biased",
                  "empty", "places", "outs", "shown", "kept",
                  "pick", "back", "cotangents", "grads", "casts", "plain",
-                 "ungiven")
+                 "no_grads")
 
     def __init__(self, graph, op, inputs, settings, listed):
         self.op = op
@@ -279,27 +279,27 @@ class Recipe(_execute.Recipe):
         first, rest = self.spec.results(self.settings)
         self.shown = tuple(t.field for t in first)
         self.plain = self.shown[-1] not in ("lse", "weights")
-        given = [None if t is None else (t.shape, t.dtype) for t in inputs]
+        sources = [None if t is None else (t.shape, t.dtype) for t in inputs]
         self.outs = []
         for t in first + rest:
             dims = t.dims.replace("HD", "D") if self.flat else t.dims
             shape, dtype = tuple(sizes[d] for d in dims), self._type(t)
             self.outs.append((t.field, shape, dtype,
-                              source_of(given, shape, dtype)))
+                              source_of(sources, shape, dtype)))
 
     def _backward(self, inputs):
         used = self._used()
         reads = {t.field for t in self.spec.backward if t.flag in used
                  and t.role in ("input", "modifier", "saved")}
         # (field, type to place it in, (shape, type) of a tensor)
-        given = [("seed", torch.int64, None)] if self.settings.dropout else []
-        given += [(field, dtype, (tensor.shape, tensor.dtype))
-                  for (field, dtype), tensor in zip(self.places, inputs)
-                  if field in reads and tensor is not None]
-        given += [(field, dtype, (shape, dtype)) for field, shape, dtype, _
-                  in self.outs if field in reads]
-        self.back = tuple((field, dtype) for field, dtype, _ in given)
-        self.kept = tuple(field for field, _, _ in given)
+        entries = [("seed", torch.int64, None)] if self.settings.dropout else []
+        entries += [(field, dtype, (tensor.shape, tensor.dtype))
+                    for (field, dtype), tensor in zip(self.places, inputs)
+                    if field in reads and tensor is not None]
+        entries += [(field, dtype, (shape, dtype)) for field, shape, dtype, _
+                    in self.outs if field in reads]
+        self.back = tuple((field, dtype) for field, dtype, _ in entries)
+        self.kept = tuple(field for field, _, _ in entries)
         shown = self.outs[:len(self.shown)]
         if shown[-1][0] == "weights":
             self.kept += ("weights",)
@@ -308,20 +308,20 @@ class Recipe(_execute.Recipe):
         self.cotangents = tuple(
             ("grad_" + field, None if self.spec.attention and field == "out"
              else dtype) for field, _, dtype, _ in shown)
-        self._gradients(inputs, [about for _, _, about in given] + [None] * (
-            len(self.kept) - len(given)) + [out[1:3] for out in shown])
+        self._gradients(inputs, [about for _, _, about in entries] + [None] * (
+            len(self.kept) - len(entries)) + [out[1:3] for out in shown])
 
-    def _gradients(self, inputs, given):
-        found = {t.field: t for t in self.spec.backward}
-        self.grads, self.ungiven = [], (None,) * len(inputs)
+    def _gradients(self, inputs, sources):
+        by_field = {t.field: t for t in self.spec.backward}
+        self.grads, self.no_grads = [], (None,) * len(inputs)
         for (field, _), tensor in zip(self.places, inputs):
             field = "grad_" + field
-            if tensor is None or field not in found:
+            if tensor is None or field not in by_field:
                 self.grads.append((field, None, None, None, None))
                 continue
-            shape, dtype = tuple(tensor.shape), self._type(found[field])
+            shape, dtype = tuple(tensor.shape), self._type(by_field[field])
             self.grads.append((field, shape, dtype, tensor.dtype,
-                               source_of(given, shape, dtype)))
+                               source_of(sources, shape, dtype)))
         self.casts = any(grad[2] != grad[3] for grad in self.grads)
 
     def _type(self, tensor):
@@ -390,13 +390,13 @@ class Recipe(_execute.Recipe):
                                device=self.device)
                     for field, shape, dtype, _ in outs]
         call = self.calls.get(False) or self.call(graph, False)
-        found = [new(inputs[source], like, shape, dtype)
-                 for _, shape, dtype, (source, like) in outs]
+        results = [new(inputs[source], like, shape, dtype)
+                   for _, shape, dtype, (source, like) in outs]
         if self.settings.dropout:
-            call.run(self.device, [*inputs, seed, graph.edge_number, *found])
+            call.run(self.device, [*inputs, seed, graph.edge_number, *results])
         else:
-            call.run(self.device, [*inputs, *found])
-        return found
+            call.run(self.device, [*inputs, *results])
+        return results
 
     def backward(self, graph, kept, grads, needed, into=None):
         """The gradient of each input, None where needed is false.
@@ -411,24 +411,24 @@ class Recipe(_execute.Recipe):
                     for (_, shape, _, kind, _), wanted in zip(
                         self.grads, needed)]
         call = self.calls.get(True) or self.call(graph, True)
-        given = (*kept, *grads)  # perhaps weights, which no gradient reads
+        sources = (*kept, *grads)  # perhaps weights, which no gradient reads
         tensors = [*kept[:len(self.back)], *grads]
         if self.settings.dropout:
             tensors.append(graph.edge_number)
-        found = []
+        results = []
         for (_, shape, dtype, _, source), wanted, grad in zip(
-                self.grads, needed, into or self.ungiven):
+                self.grads, needed, into or self.no_grads):
             if shape is not None:
                 if wanted and grad is None:
                     number, like = source
-                    grad = new(given[number], like, shape, dtype)
+                    grad = new(sources[number], like, shape, dtype)
                 tensors.append(grad if wanted else None)
-            found.append(grad)
+            results.append(grad)
         call.run(self.device, tensors)
         if not self.casts:
-            return found
+            return results
         return [grad if grad is None or grad.dtype is kind else grad.to(kind)
-                for grad, (_, _, _, kind, _) in zip(found, self.grads)]
+                for grad, (_, _, _, kind, _) in zip(results, self.grads)]
 
 
 def recipe(graph, op, inputs, settings, listed=False):

@@ -63,14 +63,14 @@ def _compares(code):
 
 def own(kind, maker):
     """The class over which a maker made this one, or None."""
-    made_by, found = vars(kind).get("_dfgnn_over", (None, None))
-    return found if made_by is maker else None
+    made_by, base = vars(kind).get("_dfgnn_over", (None, None))
+    return base if made_by is maker else None
 
 
 def _reduced(self, protocol):
-    made = object.__reduce_ex__(self, max(protocol, 2))
-    found = vars(type(self)).get("_dfgnn_over")  # subclasses have names
-    return made if found is None else (_restored, found, *made[2:])
+    parts = object.__reduce_ex__(self, max(protocol, 2))
+    base = vars(type(self)).get("_dfgnn_over")  # subclasses have names
+    return parts if base is None else (_restored, base, *parts[2:])
 
 
 def _restored(maker, kind):

@@ -26,12 +26,12 @@ class _Recipe(_execute.Recipe):
     variant of the operator that the program is.
 
     outs: (shape, dtype) of each output; types: of inputs and outputs.
-    told: the number of the tensor that each field of a call is: an operator
-        may read one as two.
+    places: the number of the tensor of each field of a call: an operator may
+        read one as two.
     as_program: whether it runs as none; is_operator: whether it is one.
     """
 
-    __slots__ = ("program", "outs", "types", "told", "as_program",
+    __slots__ = ("program", "outs", "types", "places", "as_program",
                  "is_operator")
 
     def __init__(self, graph, program, inputs, outputs):
@@ -45,7 +45,7 @@ class _Recipe(_execute.Recipe):
         """tensors: the inputs, the outputs, and the seed if there is one."""
         try:
             call = self.call(graph, self.as_program, tensors)
-            call.run(graph.device, [tensors[n] for n in self.told])
+            call.run(graph.device, [tensors[n] for n in self.places])
         except UnsupportedError:
             if self.as_program or not self.is_operator:
                 raise
@@ -53,16 +53,16 @@ class _Recipe(_execute.Recipe):
             self.run(graph, tensors)
 
     def describe(self, graph, as_program, tensors):
-        """Calls on other graphs share it, for those who have a new one in each
-        step; but where a tensor has no memory, an operator is none."""
+        """The description, which calls on other graphs share: a caller may
+        have a new one in each step.  A tensor without memory has its own."""
         key = (self.types, len(tensors), as_program, graph.device.type,
                os.environ.get("DFGNN_PROGRAMS"),
                all([t.numel() for t in tensors]))
-        found = self.program.described.get(key)
-        if found is None:
-            found = self.program.described[key] = self._describe(
+        entry = self.program.described.get(key)
+        if entry is None:
+            entry = self.program.described[key] = self._describe(
                 graph, as_program, tensors)
-        self.is_operator, self.told, *described = found
+        self.is_operator, self.places, *described = entry
         return described
 
     def _describe(self, graph, as_program, tensors):
@@ -81,19 +81,19 @@ class _Recipe(_execute.Recipe):
         wanted.packed = bytes(wanted)  # for the extension
         is_operator = wanted.op != _abi.OP_PROGRAM
         if is_operator:
-            told = [(n, _execute.Field(name, self.types[n]))
-                    for n, port in enumerate((*self.program.inputs,
-                                              *self.program.outputs))
-                    for name in port.arguments]
+            pairs = [(n, _execute.Field(name, self.types[n]))
+                     for n, port in enumerate((*self.program.inputs,
+                                               *self.program.outputs))
+                     for name in port.arguments]
         else:
-            told = [(n, _execute.Bound(n, kind))
-                    for n, kind in enumerate(self.types)]
-        told += [(count, _execute.Field("seed"))] * len(seeds)
-        fields = [field for _, field in told]
+            pairs = [(n, _execute.Bound(n, kind))
+                     for n, kind in enumerate(self.types)]
+        pairs += [(count, _execute.Field("seed"))] * len(seeds)
+        fields = [field for _, field in pairs]
         form = _execute.Form(args, fields) if is_operator else \
             _execute.program_form(args, inputs[:first],
                                   outputs[:count - first], fields)
-        return is_operator, [n for n, _ in told], wanted, settings, form
+        return is_operator, [n for n, _ in pairs], wanted, settings, form
 
 
 def _bound(template, tensors):
@@ -108,13 +108,13 @@ def execute(program, graph, tensors, dtypes, seed=None):
     """The outputs, in these types; edges are in the graph's order.  seed: a
     number of dropout's in the graph's memory, as make_seed() makes it."""
     types = [t.dtype for t in tensors]
-    made = _execute.kept(graph, (
+    recipe = _execute.kept(graph, (
         program, _execute.generation(), seed is None, *types, *dtypes),
         lambda: _Recipe(graph, program, types, dtypes))
     outputs = [torch.empty(shape, dtype=dtype, device=graph.device)
-               for shape, dtype in made.outs]
-    made.run(graph, [*tensors, *outputs] if seed is None else
-             [*tensors, *outputs, seed])
+               for shape, dtype in recipe.outs]
+    recipe.run(graph, [*tensors, *outputs] if seed is None else
+               [*tensors, *outputs, seed])
     return outputs
 
 
@@ -148,14 +148,14 @@ def _plan(program, graph, bound, as_program):
     library().dfgnn_plan_destroy(plan)
 
 
-def types_of(program, tensors, own):
-    """Kept outputs have the type of sums, gradients that of their input."""
+def types_of(program, tensors, types):
+    """The types of outputs: that of sums for kept ones, else these."""
     if not any(port.kept for port in program.outputs):
-        return own
+        return types
     wide = torch.float64 if any(
         t.dtype == torch.float64 for t in tensors) else torch.float32
     return [wide if port.kept else kind
-            for port, kind in zip(program.outputs, own)]
+            for port, kind in zip(program.outputs, types)]
 
 
 class _Training(NamedTuple):
@@ -171,9 +171,9 @@ class _Training(NamedTuple):
 def _training(program, wanted):
     outputs = (True,) * len(program.outputs)
     kept = program.keep(outputs, wanted)
-    found, _ = gradient(kept, [True] * len(kept.outputs), wanted)
-    reads = frozenset() if found is None else \
-        frozenset([(port.role, port.of) for port in found.inputs])
+    derived, _ = gradient(kept, [True] * len(kept.outputs), wanted)
+    reads = frozenset() if derived is None else \
+        frozenset([(port.role, port.of) for port in derived.inputs])
     shown = tuple([n for n in range(len(outputs)) if (OUTPUT, n) in reads])
     return _Training(
         kept, (None,) * (len(kept.outputs) - len(outputs)),
@@ -183,19 +183,18 @@ def _training(program, wanted):
 
 
 @functools.lru_cache(maxsize=1024)
-def _gradient(program, asked, present, wanted):
+def _gradient(program, recorded, present, wanted):
     """(the gradient's program or None, which inputs it is of, whether it is of
-    all outputs).  Of fewer inputs than were asked for, or of fewer outputs, it
-    may read other tensors than those that _training() keeps: it is of all
-    then."""
-    training = _training(program, asked)
+    all outputs).  If it reads a tensor that _training() has not kept for the
+    inputs that were recorded, it is the gradient of all of these."""
+    training = _training(program, recorded)
     kept = {INPUT: training.inputs, OUTPUT: training.outputs}
-    found, made = gradient(training.kept, present, wanted)
-    if found is None or all([
+    derived, has_grad = gradient(training.kept, present, wanted)
+    if derived is None or all([
             port.role == COTANGENT or kept[port.role][port.of]
-            for port in found.inputs]):
-        return found, made, False
-    return *gradient(training.kept, (True,) * len(present), asked), True
+            for port in derived.inputs]):
+        return derived, has_grad, False
+    return *gradient(training.kept, (True,) * len(present), recorded), True
 
 
 def zeros(like, shape, dtype):
@@ -203,16 +202,16 @@ def zeros(like, shape, dtype):
     return like.new_zeros((), dtype=dtype).expand(shape)
 
 
-def nothing(wanted, made, inputs):
-    """Zeros for the gradients that are wanted but not made."""
+def nothing(wanted, has_grad, inputs):
+    """Zeros for the gradients that are wanted and that no program computes."""
     return tuple(zeros(t, t.shape, t.dtype) if w and not m else None
-                 for w, m, t in zip(wanted, made, inputs))
+                 for w, m, t in zip(wanted, has_grad, inputs))
 
 
 def _as_laid(grad, like):
     """The gradient with its tensor's strides along axes of size 1: optimizers
     that take many tensors at once compare all of them."""
-    stride = tuple(own if size == 1 else s for size, s, own in zip(
+    stride = tuple(target if size == 1 else s for size, s, target in zip(
         grad.shape, grad.stride(), like.stride))
     if stride == grad.stride() or grad.requires_grad:
         return grad
@@ -240,43 +239,44 @@ class _Runs(Kind):
         training = _training(program, needed)
         kept = training.kept
         types = types_of(kept, tensors, (*types, *training.more))
-        made = execute(kept, graph, tensors, types, seed)
-        outs = list(made)
-        apart = [ResultAlias(made[n]) for n in training.shown]
-        for n, one in zip(training.shown, apart):
-            made[n] = one.alias
+        results = execute(kept, graph, tensors, types, seed)
+        outs = list(results)
+        aliases = [ResultAlias(results[n]) for n in training.shown]
+        for n, one in zip(training.shown, aliases):
+            results[n] = one.alias
         saved = [t if reads else None for reads, t in zip(
-            (*training.inputs, *training.outputs), (*tensors, *made))]
-        return tuple(outs), saved, (kept, types, apart, needed, [
+            (*training.inputs, *training.outputs), (*tensors, *results))]
+        return tuple(outs), saved, (kept, types, aliases, needed, [
             _Like(t.shape, t.dtype, t.stride()) for t in tensors])
 
     def gradients(self, about, rest, saved, grads, needed, again):
         program, graph, _, seed = about
-        kept, types, apart, asked, like = rest
-        derived, made, of_all = _gradient(
-            program, asked, tuple([g is not None for g in grads]), needed)
+        kept, types, aliases, recorded, like = rest
+        derived, has_grad, of_all = _gradient(
+            program, recorded, tuple([g is not None for g in grads]), needed)
         some = next(g for g in grads if g is not None)
         if of_all:
             grads = [some.new_zeros(port.rows(graph) + port.shape, dtype=kind)
                      if g is None else g
                      for g, port, kind in zip(grads, kept.outputs, types)]
         nothing = [zeros(some, of.shape, of.dtype) if w and not m else None
-                   for w, m, of in zip(needed, made, like)]
+                   for w, m, of in zip(needed, has_grad, like)]
         if derived is None:
             return nothing
         inputs, outputs = saved[:len(like)], saved[len(like):]
-        if apart and (again or any([one.written for one in apart])):
+        if aliases and (again or any([one.written for one in aliases])):
             outputs = run(kept, graph, types, seed, *inputs)
         sources = {INPUT: inputs, OUTPUT: outputs, COTANGENT: grads}
         # gradients by parameters are sums of all rows: they are rounded once
-        own = [like[port.of] for port in derived.outputs]
-        found = iter([_as_laid(g.to(of.dtype), of) for g, of in zip(run(
+        targets = [like[port.of] for port in derived.outputs]
+        results = iter([_as_laid(g.to(of.dtype), of) for g, of in zip(run(
             derived, graph, [
                 torch.float32 if port.place == PARAM and of.dtype.itemsize == 2
-                else of.dtype for port, of in zip(derived.outputs, own)],
+                else of.dtype for port, of in zip(derived.outputs, targets)],
             seed, *[sources[port.role][port.of] for port in derived.inputs]),
-            own)])
-        return [next(found) if m else none for m, none in zip(made, nothing)]
+            targets)])
+        return [next(results) if m else none
+                for m, none in zip(has_grad, nothing)]
 
 
 _RUNS = _Runs()

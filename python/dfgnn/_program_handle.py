@@ -82,16 +82,16 @@ class Program:
         pointer = ctypes.c_void_p()
         check(library().dfgnn_edge_program_sized(
             ctypes.byref(pointer), self.pointer, array, len(sizes)))
-        made = Program(pointer, "")
-        return parse(made.text)
+        program = Program(pointer, "")
+        return parse(program.text)
 
     def operator(self):
         """The operator that the program is, as an _abi.EdgeOperator, or None;
         a port's .arguments are what it is to the operator, "query"."""
-        found = _abi.EdgeOperator()
-        check(library().dfgnn_edge_program_operator(ctypes.byref(found),
+        operator = _abi.EdgeOperator()
+        check(library().dfgnn_edge_program_operator(ctypes.byref(operator),
                                                     self.pointer))
-        return found if found.found else None
+        return operator if operator.found else None
 
     def problem(self, dtype):
         """The _abi.Problem of a call with tensors of this type (a number of
@@ -105,15 +105,15 @@ class Program:
     def _derive(self, how, outputs, inputs):
         key = how, bytes(outputs), bytes(inputs)
         with self._lock:
-            found = self._derived.get(key)
-            if found is None:
+            program = self._derived.get(key)
+            if program is None:
                 pointer = ctypes.c_void_p()
                 derive = getattr(library(), f"dfgnn_edge_program_{how}")
                 check(derive(ctypes.byref(pointer), self.pointer, *key[1:]))
-                found = self._derived[key] = Program(pointer, "".join((
+                program = self._derived[key] = Program(pointer, "".join((
                     self.name, _STEP, how, " ", _bits(outputs), " ",
                     _bits(inputs))))
-        return found
+        return program
 
     def gradient(self, outputs, inputs):
         """outputs: which have a cotangent; inputs: which want a gradient."""
@@ -122,8 +122,8 @@ class Program:
     def keep(self, outputs, inputs):
         """The program with outputs that its gradient reads; itself, which may
         be an operator's gradient, if that reads no more."""
-        found = self._derive("keep", outputs, inputs)
-        return found if len(found.outputs) > len(self.outputs) else self
+        program = self._derive("keep", outputs, inputs)
+        return program if len(program.outputs) > len(self.outputs) else self
 
 
 _STEP = "\n# "  # before each step of a derivation
@@ -158,10 +158,10 @@ def gradient(program, present, wanted):
     that are wanted and whose gradient is not 0 in any case."""
     wanted = list(wanted)
     while any(wanted):
-        found = program.gradient(present, wanted)
-        zero = {port.of for port in found.outputs if port.zero}
+        derived = program.gradient(present, wanted)
+        zero = {port.of for port in derived.outputs if port.zero}
         if not zero:
-            return found, wanted
+            return derived, wanted
         wanted = [w and n not in zero for n, w in enumerate(wanted)]
     return None, wanted
 

@@ -57,11 +57,11 @@ class _Programs(Family):
         graph = call.graph(tensors[inputs[0]] if inputs else None)
         for n in inputs:
             tensors[n] = graph.in_order(tensors[n])
-        made = _program_calls.execute(program, graph, tensors, types,
-                                      call.tensors[0] if seeded else None)
+        results = _program_calls.execute(program, graph, tensors, types,
+                                         call.tensors[0] if seeded else None)
         for n in outputs:
-            made[n] = graph.to_caller_order(made[n])
-        return made
+            results[n] = graph.to_caller_order(results[n])
+        return results
 
     def fake(self, call):
         program, types, _, tensors = _parse(call)
@@ -77,18 +77,18 @@ class _Programs(Family):
         program, _, seed, tensors = _parse(call)
         first = [] if seed is None else [None]
         wanted = wanted[len(first):]
-        gradient, made = _program_calls.gradient(
+        gradient, has_grad = _program_calls.gradient(
             program, [g is not None for g in grads], wanted)
-        found = _program_calls.nothing(wanted, made, tensors)
+        zeros = _program_calls.nothing(wanted, has_grad, tensors)
         if gradient is None:
-            return [*first, *found]
+            return [*first, *zeros]
         sources = {INPUT: tensors, OUTPUT: outs, COTANGENT: grads}
-        given = [sources[port.role][port.of] for port in gradient.inputs]
+        inputs = [sources[port.role][port.of] for port in gradient.inputs]
         types = numbers_of(tensors[p.of].dtype for p in gradient.outputs)
         grads = iter(self(about(gradient.name, types, seed is not None),
-                          call[4:], [*call.tensors[:len(first)], *given]))
+                          call[4:], [*call.tensors[:len(first)], *inputs]))
         return [*first, *[next(grads) if m else none
-                          for m, none in zip(made, found)]]
+                          for m, none in zip(has_grad, zeros)]]
 
 
 run = _Programs()

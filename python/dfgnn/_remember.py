@@ -104,15 +104,15 @@ def kept(owner):
 def keep(owner):
     """kept(), with a new dict where there is none; TypeError of an object that
     takes no weak reference.  Writes count in those of tensors alone."""
-    found = kept(owner)
-    if found is None:
+    things = kept(owner)
+    if things is None:
         number = id(owner)
         reference = weakref.ref(owner, lambda _, entries=_entries: entries.pop(
             number, None))  # at exit the names of modules are gone
-        found = {}
+        things = {}
         _entries[number] = reference, stamp(owner) if isinstance(
-            owner, torch.Tensor) else None, found
-    return found
+            owner, torch.Tensor) else None, things
+    return things
 
 
 def remember(tensor, key, make, others=()):
@@ -123,15 +123,15 @@ def remember(tensor, key, make, others=()):
         return make()
     note(tensor, *others)
     things, stamps = keep(tensor), [stamp(t) for t in others]
-    found = things.get(key)
-    if found is None or found[1] != stamps or not all(
-            a is b for a, b in zip(found[0], others)):
-        found = things[key] = (tuple(others), stamps, lasting(make))
-    return found[2]
+    entry = things.get(key)
+    if entry is None or entry[1] != stamps or not all(
+            a is b for a, b in zip(entry[0], others)):
+        entry = things[key] = (tuple(others), stamps, lasting(make))
+    return entry[2]
 
 
 def recall(tensor, key):
     """The value that remember() made of the tensor under a key; None if nothing is
     kept."""
-    found = (kept(tensor) or {}).get(key)
-    return None if found is None else found[2]
+    entry = (kept(tensor) or {}).get(key)
+    return None if entry is None else entry[2]

@@ -117,10 +117,10 @@ def _tune(stores, command, *arguments):
 def _read(stores, graphs=()):
     """(every measured variant, the chosen one of each problem) as tables."""
     pandas, _, _ = _libraries()
-    found = _tune(stores, "show", "--all", "--", *graphs)
-    if found and "fingerprint" not in found[0]:
+    entries = _tune(stores, "show", "--all", "--", *graphs)
+    if entries and "fingerprint" not in entries[0]:
         raise Error("dfgnn-tune is older than the package: it tells no fingerprints of graphs")
-    rows = pandas.DataFrame([{**dict.fromkeys(_EXTRAS, ""), **row} for row in found],
+    rows = pandas.DataFrame([{**dict.fromkeys(_EXTRAS, ""), **row} for row in entries],
                             columns=_COLUMNS)
     rows = rows.astype(dict.fromkeys(_FIGURES, float))
     rows["device"] = rows["device"].where(rows["device"] != "", rows["arch"])
@@ -261,8 +261,8 @@ def main():
     parser.add_argument("stores", nargs="*", metavar="STORE", help="default: those in use")
     parser.add_argument("-o", "--output", default="report.html", help="default: %(default)s")
     parser.add_argument("--against", metavar="STORE", help="a store to compare with")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        report(store=given.stores or None, against=given.against).save(given.output)
+        report(store=options.stores or None, against=options.against).save(options.output)
     except (Error, ImportError, OSError) as error:
         sys.exit(f"dfgnn.report: {error}")

@@ -59,10 +59,10 @@ def _is_more_by_nothing(node):
     name = canonical(node.name)
     if name not in ("__add__", "clamp") or not isinstance(node.args[0], Node):
         return False
-    given = dict(zip(("other",) if name == "__add__" else ("min", "max"),
-                     node.args[1:]), **node.kwargs)
-    least = given.pop("other" if name == "__add__" else "min", None)
-    return not given and isinstance(least, float) and 0 <= least < 1e-9
+    options = dict(zip(("other",) if name == "__add__" else ("min", "max"),
+                       node.args[1:]), **node.kwargs)
+    least = options.pop("other" if name == "__add__" else "min", None)
+    return not options and isinstance(least, float) and 0 <= least < 1e-9
 
 
 class Stages:
@@ -120,11 +120,11 @@ class Stages:
         return order
 
     def _read(self, needed):
-        found = {}
+        readers = {}
         for node in needed:
             for operand in node.operands():
-                found.setdefault(self.facts.now(operand), []).append(node)
-        return found
+                readers.setdefault(self.facts.now(operand), []).append(node)
+        return readers
 
     # ---- what is stored by edge
 
@@ -246,7 +246,7 @@ class Stages:
         def width(nodes):
             return sum(math.prod(n.shape[1:]) for n in nodes)
         for node in reversed(needed):
-            chain, given = {}, {}
+            chain, inputs = {}, {}
             front = [node]
             while front:
                 one = front.pop()
@@ -257,8 +257,8 @@ class Stages:
                     front += [n for n in map(self.facts.now, one.operands())
                               if self.fact(n).rows == _nodes.EDGES]
                 else:
-                    given[one] = None
-            if node in chain and width(given) < width([node]):
+                    inputs[one] = None
+            if node in chain and width(inputs) < width([node]):
                 self.called.update(chain)
 
     def _settled(self, node, fact):
@@ -301,10 +301,10 @@ class Stages:
 
     def level(self, node):
         node = self.facts.now(node)
-        found = self._levels.get(node)
-        if found is None:
-            found = self._levels[node] = self._level(node)
-        return found
+        level = self._levels.get(node)
+        if level is None:
+            level = self._levels[node] = self._level(node)
+        return level
 
     def _level(self, node):
         fact = self.fact(node)
@@ -342,14 +342,14 @@ class Stages:
         """Whether a later level reads what the program of the node's wrote;
         what is cheap is computed again instead."""
         node = self.facts.now(node)
-        found = self._writes.get(node)
-        if found is None:
+        is_kept = self._writes.get(node)
+        if is_kept is None:
             fact = self.fact(node)
-            found = self._writes[node] = not self.ready(node) and (
+            is_kept = self._writes[node] = not self.ready(node) and (
                 fact.role == "reduce" or any(
                     self.kept(n) for n in node.operands()
                     if self.fact(n).role != "index"))
-        return found
+        return is_kept
 
     def _want(self, wanted, node):
         """Has a node's tensor computed: by its program, or the arguments of
@@ -425,14 +425,14 @@ class Stage:
 
     def emit(self, node):
         node = self.stages.facts.now(node)
-        found = self._made.get(node)
-        if found is None:
+        value = self._made.get(node)
+        if value is None:
             with at_line(node.line):
-                found = self._made[node] = self._emit(node)
-        if not isinstance(found, Value):
-            return found
+                value = self._made[node] = self._emit(node)
+        if not isinstance(value, Value):
+            return value
         # a copy, since an output changes its place
-        return Value(found.recorder, found.handle, found.place, found.shape)
+        return Value(value.recorder, value.handle, value.place, value.shape)
 
     def _emit(self, node):
         stages, fact = self.stages, self.stages.fact(node)
@@ -528,10 +528,10 @@ class Stage:
             peak = now(peak.args[0])
         if fact(peak).role != "reduce" or fact(peak).about[0] != "max":
             return None
-        found = now(fact(peak).about[1])
-        if canonical(found.name) == "detach":
-            found = now(found.args[0])
-        if found is not x:
+        source = now(fact(peak).about[1])
+        if canonical(source.name) == "detach":
+            source = now(source.args[0])
+        if source is not x:
             return None
         value = fit(self.emit(x), x.shape[1:])
         return _trace.method("softmax_in" if end == "i" else "softmax_out")(

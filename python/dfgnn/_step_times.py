@@ -229,11 +229,11 @@ def measure(model, step, layers, plainly, rounds):
         return Timed(name, type(module).__name__, *[
             spread([times.get(name, 0.0) for times in side])
             for side in parts])
-    found = [one for one in (timed(*other) for other in others)
-             if one.after.ms >= 0.1 * after.ms]
+    other_times = [one for one in (timed(*other) for other in others)
+                   if one.after.ms >= 0.1 * after.ms]
     ran = [one for one in (timed(*layer) for layer in layers)
            if one.before.ms or one.after.ms]
     return Times(before, after, ran,
-                 sorted(found, key=lambda one: -one.after.ms),
+                 sorted(other_times, key=lambda one: -one.after.ms),
                  [(name, reason, round(count / rounds))
                   for (name, reason), count in fallen.items()])

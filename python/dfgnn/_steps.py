@@ -20,9 +20,9 @@ class Run:
     graph's ("graph").
     """
 
-    def __init__(self, graph, given):
-        self.graph, self.given = graph, given
-        self.found = {}
+    def __init__(self, graph, fetch):
+        self.graph, self.fetch = graph, fetch
+        self.tensors = {}
 
     def number(self, x):
         if isinstance(x, int) and not isinstance(x, bool) and x in _nodes.ROWS:
@@ -76,7 +76,7 @@ class Steps:
 
     def run(self, graph, fetch):
         """The outputs, in the shape of .tree; tensors by edge are in the
-        caller's order.  What is given and written to is written to last."""
+        caller's order.  Arguments that steps write to are written last."""
         run = Run(graph, fetch)
         for kind, step in self.steps:
             if kind == "call" and self.called[step] == "mlp":
@@ -86,9 +86,9 @@ class Steps:
             else:
                 self._program(run, step)
         written = {}
-        for given, made in self.effects.items():
-            to = written[given] = written[made] = run.given(given.key)
-            to.copy_(self._native(run, made)[0])
+        for target, source in self.effects.items():
+            to = written[target] = written[source] = run.fetch(target.key)
+            to.copy_(self._native(run, source)[0])
         return mapped(self.tree, lambda x: x if not isinstance(x, Node) else
                       written[x] if x in written else self._result(run, x))
 
@@ -98,19 +98,19 @@ class Steps:
         """A tensor without rows, by node, or by edge as "graph" or "caller"
         says: (tensor, order)."""
         node = self.facts.now(node)
-        found = run.found.get(node)
-        if found is None:
+        entry = run.tensors.get(node)
+        if entry is None:
             fact = self.facts.of(node)
             if fact.role == "lift":
                 return self._native(run, fact.about[0])[0], None
             if fact.role == "number":
                 return self._number(run, node, fact)
-            tensor = run.given(node.key)
+            tensor = run.fetch(node.key)
             if node in self.effects:  # a gradient may read what it was
                 tensor = tensor.clone()
-            found = run.found[node] = tensor, (
+            entry = run.tensors[node] = tensor, (
                 "caller" if fact.place == EDGE and fact.rows else None)
-        return found
+        return entry
 
     def _number(self, run, node, fact):
         shape = [run.number(n) for n in node.shape]
@@ -123,9 +123,9 @@ class Steps:
         tensor, order = self._native(run, node)
         if order == "caller" and run.graph.edge_order is not None:
             key = node, "graph"
-            if key not in run.found:
-                run.found[key] = run.graph.to_graph_order(tensor)
-            return run.found[key]
+            if key not in run.tensors:
+                run.tensors[key] = run.graph.to_graph_order(tensor)
+            return run.tensors[key]
         return tensor
 
     def _by_edge(self, run, node):
@@ -134,7 +134,7 @@ class Steps:
         node = self.facts.now(node)
         fact = self.facts.of(node)
         tensor = self._graphs(run, node)
-        if fact.rows != _nodes.EDGES or run.found.get(
+        if fact.rows != _nodes.EDGES or run.tensors.get(
                 node, (None, None))[1] == "graph" or fact.place not in (
                     DST, SRC):
             return tensor
@@ -150,16 +150,16 @@ class Steps:
         if fact.role != "lift":
             return tensor
         key = node, "met"
-        if key not in run.found:
-            met = run.graph.met(fact.place == DST)
-            if met is not None:
-                there, node = met
+        if key not in run.tensors:
+            ends = run.graph.met(fact.place == DST)
+            if ends is not None:
+                there, node = ends
                 tensor = self._apply(torch.where, (
                     there.view(-1, *(1,) * (len(key[0].shape) - 1)), tensor,
                     self._apply(torch.index_select, (tensor, 0, node), {})),
                     {})
-            run.found[key] = tensor
-        return run.found[key]
+            run.tensors[key] = tensor
+        return run.tensors[key]
 
     # ---- steps
 
@@ -185,21 +185,21 @@ class Steps:
             args = mapped(node.args, argument)
             kwargs = mapped(node.kwargs, argument)
         if node.name == "part":
-            run.found[node] = args[0][args[1]], order
+            run.tensors[node] = args[0][args[1]], order
             return
         if node.clones:
             args = (args[0].clone(), *args[1:])
-        run.found[node] = self._apply(node.function, args, kwargs), order
+        run.tensors[node] = self._apply(node.function, args, kwargs), order
 
     def _apply(self, function, args, kwargs):
         return function(*args, **kwargs)
 
     def _mlp(self, run, node):
         if node.name != "mlp":  # one of its outputs, which are there
-            made, i = node.args
+            mlp, i = node.args
             # an autocast region has types of its own
-            tensor = run.found[made][0][i].to(node.meta.dtype)
-            run.found[node] = tensor, "caller" if self.facts.of(
+            tensor = run.tensors[mlp][0][i].to(node.meta.dtype)
+            run.tensors[node] = tensor, "caller" if self.facts.of(
                 node).rows == _nodes.EDGES else None
             return
 
@@ -208,7 +208,7 @@ class Steps:
             tensor, order = self._native(run, x)
             return tensor if order == "caller" else \
                 run.graph.to_caller_order(self._by_edge(run, x))
-        run.found[node] = _rewrites.run(
+        run.tensors[node] = _rewrites.run(
             run.graph, node.function,
             lambda x: self._native(run, x)[0], by_edge,
             self._execute_mlp), None
@@ -226,9 +226,9 @@ class Steps:
                 tensor = self._placed(tensor, run.graph.device)
             tensors.append(self._shaped(
                 tensor, port.rows(run.graph) + port.shape))
-        made = self._execute(run.graph, stage, tensors)
-        for node, tensor in zip(stage.outputs, made):
-            run.found[node] = tensor, "graph" if self.facts.of(
+        results = self._execute(run.graph, stage, tensors)
+        for node, tensor in zip(stage.outputs, results):
+            run.tensors[node] = tensor, "graph" if self.facts.of(
                 node).rows == _nodes.EDGES else None
 
     def _placed(self, tensor, device):

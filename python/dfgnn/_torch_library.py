@@ -124,11 +124,11 @@ class Family(Kind):
     def derive(self, call, saved, grads, wanted):
         """gradient() by an operator; a family that has another way has no
         gradient()."""
-        made = iter(operator(call.edge_index is not None, "_backward")(
+        results = iter(operator(call.edge_index is not None, "_backward")(
             list(wanted), [g is not None for g in grads], list(saved),
             self.dense(call.name, [g for g in grads if g is not None]),
             self.name, *call))
-        return [next(made) if want else None for want in wanted]
+        return [next(results) if want else None for want in wanted]
 
     # ---- torch's side
 
@@ -145,12 +145,12 @@ class Family(Kind):
         return operator(call.edge_index is not None, "_forward")(
             self.name, *call)
 
-    def record(self, about, given, needed):
+    def record(self, about, inputs, needed):
         """about: (name, counts and numbers, place without the edge_index),
-        which is the first that is given."""
-        edge_index, *tensors = given
-        told, sizes = about
-        call = Call(*told, tensors, edge_index, *sizes)
+        which is the first of the inputs."""
+        edge_index, *tensors = inputs
+        head, sizes = about
+        call = Call(*head, tensors, edge_index, *sizes)
         outs = self.forward(call)
         saved = self.saved(call, outs)
         return tuple(outs), (edge_index, *self.read(call), *saved), len(saved)
@@ -158,12 +158,12 @@ class Family(Kind):
     def gradients(self, about, rest, kept, grads, needed, again):
         count = len(kept) - rest
         edge_index, *tensors = kept[:count]
-        told, sizes = about
+        head, sizes = about
         wanted = list(needed[1:])
         if not any(wanted):
             return [None] * len(needed)
         return [None, *self.derive(
-            Call(*told, tensors, edge_index, *sizes), kept[count:],
+            Call(*head, tensors, edge_index, *sizes), kept[count:],
             list(grads), wanted)]
 
 
@@ -212,25 +212,25 @@ def _fake_forward(name, *arguments):
 
 
 def _backward(wanted, present, saved, grads, name, *arguments):
-    family, given = _family(name), iter(grads)
+    family, rest = _family(name), iter(grads)
     call = family.restored(Call(*arguments), grads)
-    found = family.gradient(
-        call, saved, [next(given) if p else None for p in present],
+    results = family.gradient(
+        call, saved, [next(rest) if p else None for p in present],
         tuple(wanted))
-    taken = {grad.data_ptr() for grad in grads}
-    return [_gradient(g, t, taken) for g, t, want in zip(
-        found, call.tensors, wanted) if want]
+    addresses = {grad.data_ptr() for grad in grads}
+    return [_gradient(g, t, addresses) for g, t, want in zip(
+        results, call.tensors, wanted) if want]
 
 
-def _gradient(grad, tensor, taken):
+def _gradient(grad, tensor, addresses):
     """The gradient of a tensor as a result of its own: torch.compile takes it
-    to be dense and to begin where memory does, and a part of what was made at
-    once need not even lie at an address that vectors are read from.  taken:
-    the addresses of what the operator was given."""
+    to be dense and to begin where memory does, and a part of a larger tensor
+    need not even lie at an address that vectors are read from.  addresses:
+    those of the operator's inputs."""
     if grad is None:
         return torch.zeros_like(tensor, memory_format=torch.contiguous_format)
     if grad.dtype is not tensor.dtype or grad.storage_offset() or \
-            not grad.is_contiguous() or grad.data_ptr() in taken:
+            not grad.is_contiguous() or grad.data_ptr() in addresses:
         return torch.empty_like(
             tensor, memory_format=torch.contiguous_format).copy_(grad)
     return grad

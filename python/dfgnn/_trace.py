@@ -125,10 +125,10 @@ class Value:
                 refuse("an index that is no slice of axes after the rows, as "
                        "x[..., 2:5] or x[:, 0, 2:5]")
             keys = (slice(None),) + keys
-        made = self
+        value = self
         for axis, one in enumerate(keys[1:]):
-            made = made._slice(axis, one)
-        return made
+            value = value._slice(axis, one)
+        return value
 
     def _slice(self, axis, key):
         """A slice, or one element, of an axis counted from the first."""
@@ -285,14 +285,14 @@ def sum_of_products(a, b, labels_a, labels_b, out):
         for labels in (labels_a, labels_b, out))), [*out, *gone])
 
     def placed(value, labels):
-        found = [labels.index(c) for c in order if c in labels]
-        value = ordered(value, found)
-        sizes = dict(zip([labels[k] for k in found], value.shape))
+        axes = [labels.index(c) for c in order if c in labels]
+        value = ordered(value, axes)
+        sizes = dict(zip([labels[k] for k in axes], value.shape))
         return fit(value, [sizes.get(c, 1) for c in order])
-    made = placed(a, labels_a) * placed(b, labels_b)
+    product = placed(a, labels_a) * placed(b, labels_b)
     for c in gone:
-        made = _METHODS["sum"](made, order.index(c) - len(order))
-    return fit(made, [made.shape[order.index(c)] for c in out])
+        product = _METHODS["sum"](product, order.index(c) - len(order))
+    return fit(product, [product.shape[order.index(c)] for c in out])
 
 
 def _transpose(x, first, second):
@@ -391,9 +391,9 @@ def _softplus(x, beta=1, threshold=20):
 def _gelu(x, approximate="none"):
     if approximate == "none":
         return x._make("gelu", [x])
-    found = x.recorder.whole("gelu_tanh", [x])
-    if found is not None:
-        return found
+    whole = x.recorder.whole("gelu_tanh", [x])
+    if whole is not None:
+        return whole
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
     return 0.5 * x * (1 + inner.tanh())
 
@@ -401,9 +401,9 @@ def _gelu(x, approximate="none"):
 def _layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
     if len(shape) != 1:
         refuse("layer_norm of more than the last axis")
-    found = x.recorder.whole("layer_norm", [x, weight, bias], eps)
-    if found is not None:
-        return found
+    whole = x.recorder.whole("layer_norm", [x, weight, bias], eps)
+    if whole is not None:
+        return whole
     centred = x - _METHODS["mean"](x, -1)
     y = centred * _METHODS["rsqrt"](
         _METHODS["mean"](centred * centred, -1) + eps)
@@ -414,9 +414,9 @@ def _layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
 def _rms_norm(x, shape, weight=None, eps=None):
     if len(shape) != 1 or eps is None:
         refuse("rms_norm without eps, or of more than the last axis")
-    found = x.recorder.whole("rms_norm", [x, weight], eps)
-    if found is not None:
-        return found
+    whole = x.recorder.whole("rms_norm", [x, weight], eps)
+    if whole is not None:
+        return whole
     y = x * _METHODS["rsqrt"](_METHODS["mean"](x * x, -1) + eps)
     return y if weight is None else y * weight
 
@@ -429,9 +429,9 @@ def _over(name):
     def method(x):
         place = ENDS[name.rsplit("_", 1)[1]]
         place = EDGE if name.startswith("softmax") else place
-        made = x._make(name, [x], x.shape)
-        made.place = place
-        return made
+        value = x._make(name, [x], x.shape)
+        value.place = place
+        return value
     return method
 
 

@@ -33,9 +33,9 @@ def is_users(path):
 
 def place_of_line():
     """The line of the user's function that is running."""
-    told = getattr(_thread, "line", None)
-    if told is not None:
-        return told
+    line = getattr(_thread, "line", None)
+    if line is not None:
+        return line
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename

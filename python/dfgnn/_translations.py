@@ -53,10 +53,10 @@ def _axis(node_shape, dim):
 
 def _getitem(node, value, key):
     keys = list(key) if isinstance(key, tuple) else [key]
-    given = sum(k is not None and k is not Ellipsis for k in keys)
+    count = sum(k is not None and k is not Ellipsis for k in keys)
     if Ellipsis in [k for k in keys if not isinstance(k, Value)]:
         at = next(n for n, k in enumerate(keys) if k is Ellipsis)
-        keys[at:at + 1] = [slice(None)] * (len(value.shape) + 1 - given)
+        keys[at:at + 1] = [slice(None)] * (len(value.shape) + 1 - count)
     if not keys or keys[0] != slice(None):
         refuse("an index of the rows")
     axis = 0
@@ -167,8 +167,8 @@ def _matmul(node, x, y):
 
 def _linear(node, x, weight, bias=None):
     if len(weight.shape) == 1:
-        made = _trace.method("sum")(x * weight, -1)
-        return made if bias is None else made + bias
+        product = _trace.method("sum")(x * weight, -1)
+        return product if bias is None else product + bias
     return _trace.method("linear")(x, weight, bias)
 
 
@@ -208,16 +208,16 @@ def _clamp(node, x, *args, **options):
     names = ("min", "max")
     if node.name == "clamp_min" or node.name == "clamp_min_":
         names = ("min",)
-    given = dict(zip(names, args), **options)
-    for name, number in list(given.items()):
+    bounds = dict(zip(names, args), **options)
+    for name, number in list(bounds.items()):
         if isinstance(number, Value):
             inside, beyond = (x >= number, "maximum") if name == "min" else (
                 x <= number, "minimum")
             # x alone has the gradient where both are equal
             x = _trace.method("where")(
                 inside, x, _trace.method(beyond)(x, number))
-            del given[name]
-    return _trace.method("clamp")(x, **given) if given else x
+            del bounds[name]
+    return _trace.method("clamp")(x, **bounds) if bounds else x
 
 
 def _between(x, low, high):
@@ -249,11 +249,11 @@ def _where(node, condition, a=None, b=None):
 def _repeat(node, x, *sizes):
     sizes = sizes[0] if len(sizes) == 1 and isinstance(
         sizes[0], (tuple, list)) else sizes
-    given = (1,) * (len(sizes) - 1 - len(x.shape)) + x.shape
+    shape = (1,) * (len(sizes) - 1 - len(x.shape)) + x.shape
     if sizes[0] != 1 or any(s != 1 and n != 1 for s, n in zip(
-            sizes[1:], given)):
+            sizes[1:], shape)):
         refuse("repeat of an axis that is not 1")
-    return fit(x, given)
+    return fit(x, shape)
 
 
 def _by_values(name):
@@ -282,9 +282,9 @@ def _dropout(node, x, p=0.5, training=True, inplace=False, at=None):
         return x
     if p >= 1:
         return x * 0.0
-    made = x._make("dropout", [x], None, float(p), at)
-    made.place = x.place if at is None else at
-    return made
+    dropped = x._make("dropout", [x], None, float(p), at)
+    dropped.place = x.place if at is None else at
+    return dropped
 
 
 TABLE = {name: _by_values(name) for name in (

@@ -17,12 +17,12 @@ def measure(context, graph, problem, budget, progress=None):
     check(library().dfgnn_tune(
         ctypes.byref(report), context, graph, ctypes.byref(problem),
         ctypes.byref(options)))
-    found = {name: getattr(report, name) for name, _ in report._fields_[1:]}
-    found["variant"] = found["variant"].decode()
-    found["anchor"] = found["anchor"].decode()
+    fields = {name: getattr(report, name) for name, _ in report._fields_[1:]}
+    fields["variant"] = fields["variant"].decode()
+    fields["anchor"] = fields["anchor"].decode()
     for flag in ("separated", "kept"):
-        found[flag] = bool(found[flag])
-    return found
+        fields[flag] = bool(fields[flag])
+    return fields
 
 
 def explain(context, graph, problem):
@@ -34,15 +34,15 @@ def explain(context, graph, problem):
     explanation = ctypes.POINTER(_abi.Explanation)()
     try:
         check(lib.dfgnn_plan_explain(ctypes.byref(explanation), plan))
-        found = explanation.contents
+        choice = explanation.contents
         return {
-            "variant": found.variant.decode(),
-            "source": _abi.SOURCES[found.source],
-            "distance": found.distance,
-            "because": (found.because or b"").decode(),
+            "variant": choice.variant.decode(),
+            "source": _abi.SOURCES[choice.source],
+            "distance": choice.distance,
+            "because": (choice.because or b"").decode(),
             "candidates": {
                 candidate.variant.decode(): (candidate.reason or b"").decode()
-                for candidate in found.candidates[:found.count]},
+                for candidate in choice.candidates[:choice.count]},
         }
     finally:
         lib.dfgnn_explanation_free(explanation)

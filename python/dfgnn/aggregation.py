@@ -6,12 +6,12 @@ from typing import Optional, Union
 import torch
 from torch import Tensor
 
-from . import _formulas, ops
+from . import _formulas, _operators, ops
 from ._autograd import Kind, Recorded
 from ._checks import DTYPES, ShapeError, describe
 from ._execute import sum_settings
 from ._modes import compiling, jit_tracing, needs_composite
-from ._operators import OPERATORS, recipe
+from ._operators import OPERATORS
 from ._torch_library import untraced_graph, untraced_looped_graph
 from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph
@@ -22,34 +22,34 @@ __all__ = ["spmm", "aggregate"]
 
 # ---- calls over a graph of this process --------------------------------------
 
-def sums(graph, op, given, listed=False):
-    """The results of a sum or reduction; given: its inputs by field.  Tensors
+def sums(graph, op, fields, listed=False):
+    """The results of a sum or reduction; fields: its inputs by field.  Tensors
     by edge are in the graph's order; if they are listed, edge features are in
     the caller's."""
     spec = OPERATORS.get(op)
-    inputs = None if spec is None or needs_composite() else spec.given(given)
+    inputs = None if spec is None or needs_composite() else spec.given(fields)
     if inputs is None:
         if listed:
-            given["edge_attr"] = graph.to_graph_order(given["edge_attr"])
-        return _formulas.sums(_formulas.ByTorch, graph, op, given)
-    made = recipe(graph, op, inputs, sum_settings(), listed)
-    if listed and not made.listed:
+            fields["edge_attr"] = graph.to_graph_order(fields["edge_attr"])
+        return _formulas.sums(_formulas.ByTorch, graph, op, fields)
+    recipe = _operators.recipe(graph, op, inputs, sum_settings(), listed)
+    if listed and not recipe.listed:
         place = spec.fields["edge_attr"]
         inputs[place] = graph.to_graph_order(inputs[place])
-    return ops.call(graph, made, inputs)
+    return ops.call(graph, recipe, inputs)
 
 
 def of_neighbours(graph, op, value, weight=None, symmetric=False):
     """sums() of rows of neighbours; weight [E, H] in the caller's order;
     symmetric: with the scales of GCN."""
-    given = {"value": value}
+    fields = {"value": value}
     if weight is not None:
-        given["edge_weight" if op == "spmm-weighted" else "factor"] = \
+        fields["edge_weight" if op == "spmm-weighted" else "factor"] = \
             graph.to_graph_order(weight)
     if symmetric:
-        given["scale_dst"], given["scale_src"] = ops.normalization(
+        fields["scale_dst"], fields["scale_src"] = ops.normalization(
             graph, value.dtype)
-    return sums(graph, op, given)
+    return sums(graph, op, fields)
 
 
 def _graph_of(graph, size, self_loops):
@@ -182,15 +182,15 @@ PNA = ("mean", "min", "max", "std")
 
 
 def each_of(names, run):
-    """[the result of each reduction], of run(name); two or more of PNA's are those
-    of run("pna"), which are made in one pass."""
-    found = {}
+    """[the result of each reduction], of run(name); two or more of PNA's are
+    those of run("pna"), which is one pass."""
+    results = {}
     if len(set(names) & set(PNA)) > 1:
-        found = dict(zip(PNA, run("pna")))
+        results = dict(zip(PNA, run("pna")))
     for name in names:
-        if name not in found:
-            found[name] = run(name)
-    return [found[name] for name in names]
+        if name not in results:
+            results[name] = run(name)
+    return [results[name] for name in names]
 
 
 def each_reduction(graph, x, names, num_dst=None):
@@ -232,9 +232,9 @@ class _EdgeSum(Kind):
     """Sums or means of messages [E, ...] by destination; the gradient of a
     message is that of its destination, so that no graph is transposed."""
 
-    def record(self, about, given, needed):
+    def record(self, about, tensors, needed):
         graph, name, listed = about
-        return spmm(by_edge(graph, listed), *given, reduce=name), (), None
+        return spmm(by_edge(graph, listed), *tensors, reduce=name), (), None
 
     def gradients(self, about, rest, kept, grads, needed, again):
         (graph, name, listed), (grad,) = about, grads

@@ -161,8 +161,8 @@ def _from_tensor(edges, num_nodes, options, sorted):
 
 
 def _kept(owner, num_nodes, options, make):
-    """The graph that was made of owner before, unless owner is a tensor that
-    was written to since; otherwise the graph of make(), kept if it can be."""
+    """The graph that is kept of owner, unless owner is a tensor that was
+    written to since; otherwise the graph of make(), kept if it can be."""
     graphs = None
     if options["graph_ptr"] is None and owner is not None:
         graphs = _graphs_of(owner)
@@ -175,12 +175,12 @@ def _kept(owner, num_nodes, options, make):
         return graph.numbered()
     if hasattr(graphs, "make"):  # of a buffer that dfgnn.capture refills
         return graphs.make(key, num_nodes, options.get("loops", False))
-    made, recorded = None, _remember.current
+    new, recorded = None, _remember.current
     if recorded is not None and recorded.graph_of_own is not None and \
             type(owner) is torch.Tensor and owner.layout is torch.strided and \
             key == key_of(num_nodes):
-        made = recorded.graph_of_own(owner, _sizes(owner, num_nodes))
-    graphs[key] = make() if made is None else made
+        new = recorded.graph_of_own(owner, _sizes(owner, num_nodes))
+    graphs[key] = make() if new is None else new
     return graphs[key]
 
 

@@ -10,15 +10,13 @@ from typing import NamedTuple, Optional, Union
 import torch
 from torch import Tensor
 
-from . import _formulas, ops
-from ._checks import (
-    check_is_tensor, check_number, check_tensor, describe)
+from . import _formulas, _operators, ops
+from ._checks import check_is_tensor, check_number, check_tensor, describe
 from ._device import make_seed
 from ._evaluators import keep_factors
 from ._execute import Settings, settings_of
 from ._modes import autocast, compiling, jit_tracing, needs_composite
-from ._operators import (
-    MOST_EDGE_FEATURES, OPERATORS, by_edge, check_call, recipe)
+from ._operators import MOST_EDGE_FEATURES, OPERATORS, by_edge, check_call
 from ._torch_library import untraced_looped_graph
 from ._values import refuse_values
 from .convert import known_graph, looped_graph
@@ -71,14 +69,14 @@ def attend(graph, name, inputs, bias=None, dropout=0.0, *, draw=None,
     outs = _run(spec, graph, inputs, seed, settings, self_loops)
     if not (settings.weights or settings.lse or dropout == 1):
         return outs[0]
-    found = dict(zip(shown(settings), outs))
-    out, weights = found["out"], found.get("weights")
-    factors = found.get("factors")
+    results = dict(zip(shown(settings), outs))
+    out, weights = results["out"], results.get("weights")
+    factors = results.get("factors")
     if dropout == 1:  # every weight is dropped: zeros, with gradients of zero
         out = out * 0
         factors = None if weights is None else torch.zeros_like(weights)
     if return_lse:
-        return out, weights, factors, found["lse"]
+        return out, weights, factors, results["lse"]
     return (out, weights, factors) if return_weights else out
 
 
@@ -117,13 +115,13 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
             results[:-1] if settings.weights else results,
             by_edge(spec, inputs, graph.to_graph_order), seed, settings)
     else:
-        made = recipe(graph, spec.name, inputs, settings, True)
-        if made.listed:
-            if made.biased:
+        recipe = _operators.recipe(graph, spec.name, inputs, settings, True)
+        if recipe.listed:
+            if recipe.biased:
                 inputs = (*inputs[:-1], graph.to_graph_order(inputs[-1]))
-        elif made.biased or made.edge_dim:
+        elif recipe.biased or recipe.edge_dim:
             inputs = by_edge(spec, inputs, graph.to_graph_order)
-        outs = ops.call(graph, made, inputs, seed)
+        outs = ops.call(graph, recipe, inputs, seed)
     if not settings.weights:
         return outs
     weights, factors = outs[-1], None
@@ -160,13 +158,13 @@ def _call(name, graph, inputs, bias, dropout, training, return_weights,
     run = attend
     if isinstance(graph, Graph) and graph.exchange is not None:
         run = type(graph).attend
-    found = run(graph, name, inputs, bias, float(dropout) if training else 0.0,
-                scale=scale, slope=slope, return_weights=return_weights,
-                self_loops=self_loops, edge_use=edge_use,
-                return_lse=return_lse)
+    results = run(graph, name, inputs, bias,
+                  float(dropout) if training else 0.0, scale=scale, slope=slope,
+                  return_weights=return_weights, self_loops=self_loops,
+                  edge_use=edge_use, return_lse=return_lse)
     if not (return_weights or return_lse):
-        return found
-    out, weights, factors, *lse = found
+        return results
+    out, weights, factors, *lse = results
     if return_weights == "after" and factors is not None:
         weights = weights * factors
     return (out, *[weights] * bool(return_weights), *lse)
@@ -218,11 +216,11 @@ def _normalized(name, x, kind, weight, eps):
     if weight is not None:
         weight = weight.to(x.dtype)
     if kind == "layer":
-        found = torch.nn.functional.layer_norm(x, x.shape[-1:], weight, None,
-                                               eps)
+        result = torch.nn.functional.layer_norm(x, x.shape[-1:], weight, None,
+                                                eps)
     else:
-        found = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
-    return found.to(x.dtype)  # autocast may make it float32
+        result = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
+    return result.to(x.dtype)  # autocast may make it float32
 
 
 # return_weights: False, True, or "after"
@@ -390,13 +388,13 @@ def edge_scores(op: str, edges, *inputs,
         score_src) or "gatv2" (x_dst, x_src, att).
     edges: a Graph, or an edge_index [2, E].
     """
-    given = {"gt": 2, "agnn": 3, "gat": 2, "gatv2": 3}
-    if op not in given:
-        raise ValueError(f"op must be one of {sorted(given)}, got {op!r}")
+    counts = {"gt": 2, "agnn": 3, "gat": 2, "gatv2": 3}
+    if op not in counts:
+        raise ValueError(f"op must be one of {sorted(counts)}, got {op!r}")
     if op == "agnn" and len(inputs) == 2:
         inputs += (None,)
-    if len(inputs) != given[op]:
-        raise TypeError(f"edge_scores of {op} takes {given[op]} tensors, got "
+    if len(inputs) != counts[op]:
+        raise TypeError(f"edge_scores of {op} takes {counts[op]} tensors, got "
                         f"{len(inputs)}")
     edge_index = edges.edge_index if isinstance(edges, Graph) else edges
     if op == "gt":

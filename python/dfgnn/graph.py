@@ -285,8 +285,8 @@ class Graph(Edges):
         """Memory that the library holds for the graph, with that of
         with_self_loops(): matrices and the views that kernels asked for.  On a
         GPU torch's counters do not include it."""
-        own = library().dfgnn_graph_bytes(self.handle.pointer)
-        return own + (self.looped.nbytes if self.looped is not None else 0)
+        size = library().dfgnn_graph_bytes(self.handle.pointer)
+        return size + (self.looped.nbytes if self.looped is not None else 0)
 
     def signature(self):
         """The statistics that selection looks at: degrees, density,

@@ -42,51 +42,51 @@ class Tensors(NamedTuple):
                 if t is not None}
 
 
-def reads_lists(graph, names, given):
+def reads_lists(graph, names, tensors):
     """Whether kernels read the edge features in the order of the list that the
     graph was made of: for sums, on CPUs, of features that need no matrix."""
-    return (graph.handle.listed and given.edge_attr is not None
-            and given.edge_weight is None
+    return (graph.handle.listed and tensors.edge_attr is not None
+            and tensors.edge_weight is None
             and all(name in ("sum", "mean") for name in names))
 
 
 # ---- shapes, types and checks of a call -------------------------------------
 
-def _same_type(given):
+def _same_type(tensors):
     """All tensors in one type, that of an autocast region if there is one."""
-    kind = common_type(given)
-    return Tensors(*(None if t is None else t.to(kind) for t in given))
+    kind = common_type(tensors)
+    return Tensors(*(None if t is None else t.to(kind) for t in tensors))
 
 
-def _with_heads(x, width, given):
-    """given with x as its value, and with heads and features as dimensions of
-    their own in all tensors."""
+def _with_heads(x, width, tensors):
+    """The tensors with x as their value, all with dimensions of heads and of
+    features."""
     heads = 1 if x.dim() == 2 else x.size(1)
 
-    def apart(tensor):
+    def split(tensor):
         if tensor is None or tensor.dim() == 3:
             return tensor
         if tensor.dim() == 2 and tensor.size(1) == width:
             return tensor.view(-1, heads, width // heads)
         return tensor
-    weight, bias = given.edge_weight, given.edge_bias
+    weight, bias = tensors.edge_weight, tensors.edge_bias
     if weight is not None and weight.dim() == 2 and weight.size(0) == width:
         weight = weight.reshape(heads, width // heads, -1)
     if bias is not None and bias.numel() == width:
         bias = bias.reshape(heads, width // heads)
-    attr = given.edge_attr if weight is not None else apart(given.edge_attr)
-    return Tensors(apart(x), attr, weight, bias, apart(given.gate_dst),
-                   apart(given.gate_src))
+    attr = tensors.edge_attr if weight is not None else split(tensors.edge_attr)
+    return Tensors(split(x), attr, weight, bias, split(tensors.gate_dst),
+                   split(tensors.gate_src))
 
 
-def _projected(given):
-    """given with its edge features multiplied by their matrix."""
-    heads, dim, fields = given.edge_weight.shape
-    part = given.edge_attr @ given.edge_weight.reshape(-1, fields).t()
-    if given.edge_bias is not None:
-        part = part + given.edge_bias.reshape(-1)
-    return given._replace(edge_attr=part.view(-1, heads, dim),
-                          edge_weight=None, edge_bias=None)
+def _projected(tensors):
+    """The tensors with edge features multiplied by their matrix."""
+    heads, dim, fields = tensors.edge_weight.shape
+    part = tensors.edge_attr @ tensors.edge_weight.reshape(-1, fields).t()
+    if tensors.edge_bias is not None:
+        part = part + tensors.edge_bias.reshape(-1)
+    return tensors._replace(edge_attr=part.view(-1, heads, dim),
+                            edge_weight=None, edge_bias=None)
 
 
 def _check_names(reduce):
@@ -97,25 +97,25 @@ def _check_names(reduce):
                              f"{reduce!r}")
 
 
-def _check_types(given):
-    for tensor in given:
-        if (tensor is not None or given.value is None) and (
+def _check_types(tensors):
+    for tensor in tensors:
+        if (tensor is not None or tensors.value is None) and (
                 not isinstance(tensor, torch.Tensor)
                 or tensor.dtype not in DTYPES):
             raise TypeError("x, gates and edge features must be float16, "
                             "bfloat16, float32 or float64, got "
                             + describe(tensor))
-    if given.value.dim() not in (2, 3):
+    if tensors.value.dim() not in (2, 3):
         raise ValueError("x must be [sources, features] or [sources, heads, "
-                         "features], got " + describe(given.value))
-    if given.edge_weight is not None and (
-            given.edge_attr is None or given.edge_attr.dim() != 2):
+                         "features], got " + describe(tensors.value))
+    if tensors.edge_weight is not None and (
+            tensors.edge_attr is None or tensors.edge_attr.dim() != 2):
         raise ValueError("edge_weight needs edge_attr [edges, F]")
 
 
-def _with_value(given, value_weight, value_bias):
-    """given with edge_weight and edge_bias stacked: the gate's, the value's."""
-    weight, bias = given.edge_weight, given.edge_bias
+def _with_value(tensors, value_weight, value_bias):
+    """The tensors with edge_weight and edge_bias of gate and value stacked."""
+    weight, bias = tensors.edge_weight, tensors.edge_bias
     if weight is None or weight.shape != value_weight.shape:
         raise ValueError("value_weight needs edge_weight of the same shape, "
                          "got " + describe(value_weight) + " and "
@@ -127,8 +127,8 @@ def _with_value(given, value_weight, value_bias):
         value_bias = torch.zeros_like(bias)
     if bias is not None:
         bias = torch.stack(_same_types(bias, value_bias))
-    return given._replace(edge_weight=torch.stack((weight, value_weight)),
-                          edge_bias=bias)
+    return tensors._replace(edge_weight=torch.stack((weight, value_weight)),
+                            edge_bias=bias)
 
 
 def _same_types(a, b):
@@ -136,66 +136,67 @@ def _same_types(a, b):
     return a.to(kind), b.to(kind)
 
 
-def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
+def _call(graph, tensors, reduce, num_dst, value_weight=None, value_bias=None):
     """A tensor; a tuple for "pna", a list for a list of reductions."""
-    x = given.value
+    x = tensors.value
     _check_names(reduce)
-    _check_types(given)
+    _check_types(tensors)
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else (
-            x.size(0) if given.gate_dst is None else given.gate_dst.size(0))
+            x.size(0) if tensors.gate_dst is None else tensors.gate_dst.size(0))
     width = x.size(1) if x.dim() == 2 else x.size(1) * x.size(2)
-    given = _with_heads(x, width, given)
+    tensors = _with_heads(x, width, tensors)
     if value_weight is not None:
         more = _with_heads(x, width, Tensors(
             x, edge_weight=value_weight, edge_bias=value_bias))
-        given = _with_value(given, more.edge_weight, more.edge_bias)
-    given = _same_type(given)
-    if given.edge_weight is not None and given.edge_weight.dim() == 3 and \
+        tensors = _with_value(tensors, more.edge_weight, more.edge_bias)
+    tensors = _same_type(tensors)
+    if tensors.edge_weight is not None and tensors.edge_weight.dim() == 3 and \
             _ways.product_of_edge_features(
-                x.device, given.edge_attr.size(1), width) == "before":
-        given = _projected(given)
+                x.device, tensors.edge_attr.size(1), width) == "before":
+        tensors = _projected(tensors)
     if not isinstance(graph, Graph):
         refuse_values(graph, "messages of edges")
     if compiling():
-        def made(name):
-            return _traced(graph, name, given, num_dst)
+        def reduced(name):
+            return _traced(graph, name, tensors, num_dst)
     else:
         graph = untraced_graph(graph, (x.size(0), num_dst))
         if not jit_tracing():  # a trace makes tensors of sizes
             check_call(graph, OPERATORS["spmm-sum"],
-                       OPERATORS["spmm-sum"].given(given.given()))
+                       OPERATORS["spmm-sum"].given(tensors.given()))
         names = [reduce] if isinstance(reduce, str) else reduce
-        listed = reads_lists(graph, names, given)
-        if given.edge_attr is not None and not listed:
-            given = given._replace(
-                edge_attr=graph.to_graph_order(given.edge_attr))
+        listed = reads_lists(graph, names, tensors)
+        if tensors.edge_attr is not None and not listed:
+            tensors = tensors._replace(
+                edge_attr=graph.to_graph_order(tensors.edge_attr))
 
-        def made(name):
+        def reduced(name):
             return sums(graph, OPS.get(name, "message-" + name),
-                        given.given(), listed)
+                        tensors.given(), listed)
 
     def run(name):
-        outs = made("pna" if name == "std" else name)
+        outs = reduced("pna" if name == "std" else name)
         outs = [out.squeeze(1) if x.dim() == 2 else out for out in outs]
         return outs if name == "pna" else outs[-1]
     if reduce == "pna":
         return tuple(run(reduce))
     if isinstance(reduce, str):
         return run(reduce)
-    return each_of([name for given in reduce for name in (
-        PNA if given == "pna" else (given,))], run)
+    return each_of([name for one in reduce for name in (
+        PNA if one == "pna" else (one,))], run)
 
 
-def _traced(graph, reduce, given, num_dst):
+def _traced(graph, reduce, tensors, num_dst):
     """One reduction of a call that torch.compile traces."""
     if reduce in OPS:
         return ops.traced_sums(OPS[reduce], graph, num_dst, False, False,
-                               **given.given())
-    graph = untraced_graph(graph, (given.value.size(0), num_dst))
-    if given.edge_attr is not None:
-        given = given._replace(edge_attr=graph.to_graph_order(given.edge_attr))
-    return sums(graph, "message-" + reduce, given.given())
+                               **tensors.given())
+    graph = untraced_graph(graph, (tensors.value.size(0), num_dst))
+    if tensors.edge_attr is not None:
+        tensors = tensors._replace(
+            edge_attr=graph.to_graph_order(tensors.edge_attr))
+    return sums(graph, "message-" + reduce, tensors.given())
 
 
 # ---- the functions ----------------------------------------------------------

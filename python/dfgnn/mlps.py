@@ -134,13 +134,13 @@ def _layout(weight, call):
             f"weights[0] must have {sum(counts)} columns, of "
             + ", ".join(call.columns) + " one after the other ("
             + " + ".join(map(str, counts)) + f"), got {have}")
-    found, begin = {}, 0
+    places, begin = {}, 0
     for name, size in sizes.items():
-        found[name] = None if size is None else (begin, size)
+        places[name] = None if size is None else (begin, size)
         begin += size or 0
     if call.dst is None and call.src is None:
         return None
-    return _mlp_formula.Layout(**found)
+    return _mlp_formula.Layout(**places)
 
 
 class _Sizes(NamedTuple):
@@ -259,12 +259,12 @@ def edge_mlp(graph, weights, biases=None, **options):
     """
     call = Call(**options)
     call = call._replace(columns=tuple(call.columns))
-    made = None
+    results = None
     if compiling() and not _has_gates(call):
-        made = _compiled(graph, weights, biases, call)
-    if made is None:
-        made = _called(graph, weights, biases, call)
-    return made[0] if len(made) == 1 else tuple(made)
+        results = _compiled(graph, weights, biases, call)
+    if results is None:
+        results = _called(graph, weights, biases, call)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _key(graph, weights, biases, call):
@@ -327,13 +327,13 @@ def _shares(way, graph, end, score, weight=None):
 _ENDS = {"dst": "_in", "src": "_out"}
 
 
-def _softmax(graph, end, *given):
+def _softmax(graph, end, *tensors):
     """_shares() of tensors in the caller's order."""
-    given = _ENDS[end], *[graph.to_graph_order(t) for t in given]
-    found = None if needs_composite() else by_program(_shares, graph, *given)
-    if found is None:
-        found = _shares(ByTorch, graph, *given)
-    return graph.to_caller_order(found)
+    tensors = _ENDS[end], *[graph.to_graph_order(t) for t in tensors]
+    shares = None if needs_composite() else by_program(_shares, graph, *tensors)
+    if shares is None:
+        shares = _shares(ByTorch, graph, *tensors)
+    return graph.to_caller_order(shares)
 
 
 def _check_gate(name, layer, width):
@@ -401,7 +401,7 @@ def _gates_as_factors(graph, call):
         return call
     checked = [_check_gate(end + "_gate", layer, call.edge.size(1))
                for end, layer in layers.items()]
-    made = {}
+    factors = {}
     for end, score in zip(layers, _scores(call.edge, checked)):
         if call.gate_by == "sigmoid":
             gate = torch.sigmoid(score)
@@ -411,8 +411,8 @@ def _gates_as_factors(graph, call):
                 () if weight is None else (weight.view(-1, 1),)))
         factor = getattr(call, end + "_factor")
         gate = gate.squeeze(1)
-        made[end + "_factor"] = gate if factor is None else gate * factor
-    return call._replace(**made)
+        factors[end + "_factor"] = gate if factor is None else gate * factor
+    return call._replace(**factors)
 
 
 # ---- torch.compile ----------------------------------------------------------

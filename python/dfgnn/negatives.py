@@ -90,9 +90,9 @@ def _distinct(count, below, least):
     chance = 1 - count / least
     draws = int((count + 8 * math.sqrt(count) + 64) / chance)
     drawn = _uniform(draws, below)
-    found, places = drawn.sort(stable=True)
-    again = torch.zeros_like(found, dtype=torch.bool)
-    again[1:] = found[1:] == found[:-1]
+    values, places = drawn.sort(stable=True)
+    again = torch.zeros_like(values, dtype=torch.bool)
+    again[1:] = values[1:] == values[:-1]
     new = torch.empty_like(again).scatter_(0, places, ~again)
     rank = torch.where(new, new.cumsum(0) - 1, count).clamp_(max=count)
     return drawn.new_zeros(count + 1).scatter_(0, rank, drawn)[:count]

@@ -29,8 +29,8 @@ class _Reordered(Kind):
     """A tensor by edge in the caller's order, or in the graph's; its gradient
     is brought back as it was brought, instead of being added to zeros."""
 
-    def record(self, about, given, needed):
-        return _moved(about[0], *given, about[1]), (), None
+    def record(self, about, tensors, needed):
+        return _moved(about[0], *tensors, about[1]), (), None
 
     def gradients(self, about, rest, kept, grads, needed, again):
         graph, to_caller = about
@@ -57,90 +57,90 @@ def reordered(graph, edges, to_caller=False):
     return Recorded.apply(_REORDERED, (graph, to_caller), edges)
 
 
-def ordered(graph, made, inputs):
+def ordered(graph, recipe, inputs):
     """The inputs with edge features in the graph's order."""
-    if not made.listed:
+    if not recipe.listed:
         return inputs
-    place = made.spec.fields["edge_attr"]
+    place = recipe.spec.fields["edge_attr"]
     return (*inputs[:place], reordered(graph, inputs[place]),
             *inputs[place + 1:])
 
 
-def _by_torch(graph, made, inputs, seed, saved=None):
-    return _formulas.run(_formulas.ByTorch, graph, made.spec, made.shown,
-                          ordered(graph, made, inputs), seed, made.settings,
+def _by_torch(graph, recipe, inputs, seed, saved=None):
+    return _formulas.run(_formulas.ByTorch, graph, recipe.spec, recipe.shown,
+                          ordered(graph, recipe, inputs), seed, recipe.settings,
                           saved)
 
 
 # ---- gradients --------------------------------------------------------------
 
-def _by_program(graph, made, inputs, seed, saved, grads):
+def _by_program(graph, recipe, inputs, seed, saved, grads):
     """_by_torch() by an edge program, whose gradients hold no features of
     edges; None where none serves."""
-    if dict(zip(made.shown, grads)).get("lse") is not None or (
+    if dict(zip(recipe.shown, grads)).get("lse") is not None or (
             # a part of a graph numbers its edges otherwise
-            made.settings.dropout and graph.edge_number is not None):
+            recipe.settings.dropout and graph.edge_number is not None):
         return None
-    shown = [name for name in made.shown if name != "lse"]
-    found = _formulas.by_program(
+    shown = [name for name in recipe.shown if name != "lse"]
+    results = _formulas.by_program(
         lambda way, graph: _formulas.run(
-            way, graph, made.spec, shown, ordered(graph, made, inputs), seed,
-            made.settings, saved), graph)
-    if found is None or len(shown) == len(made.shown):
-        return found
-    return [dict(zip(shown, found)).get(name) for name in made.shown]
+            way, graph, recipe.spec, shown, ordered(graph, recipe, inputs),
+            seed, recipe.settings, saved), graph)
+    if results is None or len(shown) == len(recipe.shown):
+        return results
+    return [dict(zip(shown, results)).get(name) for name in recipe.shown]
 
 
-def _transposed(graph, made, inputs, saved, grad):
+def _transposed(graph, recipe, inputs, saved, grad):
     """The gradient of a value whose messages are copies: a sum over
     out-edges, which reads no features of forward."""
     zeros = grad.new_zeros((graph.num_src,) + tuple(grad.shape[1:]))
-    picked = saved.get("arg_" + made.op[-3:])
+    picked = saved.get("arg_" + recipe.op[-3:])
     if picked is not None and graph.num_edges:
         _, rows, there = _formulas.winners(graph, picked)
         return zeros.scatter_add(0, rows, grad * there)
-    grad = _formulas.scaled(grad, input_of(made.spec, inputs, "scale_dst"))
-    if made.op != "spmm-sum":
+    grad = _formulas.scaled(grad, input_of(recipe.spec, inputs, "scale_dst"))
+    if recipe.op != "spmm-sum":
         grad = grad / _formulas.degrees_of(graph, grad)
     total = _formulas.by_program(_formulas.sum_out, graph, grad)
     if total is None:
         total = _formulas.sum_out(_formulas.ByTorch, graph, grad)
-    return _formulas.scaled(total, input_of(made.spec, inputs, "scale_src"))
+    return _formulas.scaled(total, input_of(recipe.spec, inputs, "scale_src"))
 
 
-def _differentiate(graph, made, kept, grads, needed, create_graph):
+def _differentiate(graph, recipe, kept, grads, needed, create_graph):
     """Gradients by the composite path; with create_graph by an edge program
     where one serves, themselves differentiable."""
-    inputs, saved, seed = made.parted(kept)
-    if inputs[made.spec.value] is None:
-        return [_transposed(graph, made, inputs, saved, grads[0])
-                if w and n == made.spec.value else None
+    inputs, saved, seed = recipe.parted(kept)
+    if inputs[recipe.spec.value] is None:
+        return [_transposed(graph, recipe, inputs, saved, grads[0])
+                if w and n == recipe.spec.value else None
                 for n, w in enumerate(needed)]
 
-    def outs(given):
-        found = None
+    def outs(tensors):
+        results = None
         if create_graph:
-            found = _by_program(graph, made, given, seed, saved, grads)
-            if found is None:
+            results = _by_program(graph, recipe, tensors, seed, saved, grads)
+            if results is None:
                 say_unfused()
-        return _by_torch(graph, made, given, seed, saved) if found is None \
-            else found
+        return _by_torch(graph, recipe, tensors, seed, saved) \
+            if results is None else results
     return by_operations(outs, inputs, grads, [
         n and t is not None for n, t in zip(needed, inputs)], create_graph)
 
 
-def by_kernels(graph, made, kept, grads, needed):
-    """grads: those of made.cotangents."""
+def by_kernels(graph, recipe, kept, grads, needed):
+    """grads: those of recipe.cotangents."""
     try:
-        return made.backward(graph, kept, grads, needed)
+        return recipe.backward(graph, kept, grads, needed)
     except UnsupportedError as error:
         say_once(f"{error}; gradients are made by torch operations instead")
-    return _differentiate(graph, made, kept, grads, needed, False)
+    return _differentiate(graph, recipe, kept, grads, needed, False)
 
 
 # ---- those of a loss that reads the weights of an attention ------------------
 
-def _through_weights(graph, made, inputs, weights, grad_weights, grads,
+def _through_weights(graph, recipe, inputs, weights, grad_weights, grads,
                     needed):
     """The sum of grads, those by the fused passes, and of the gradients that
     grad_weights sends through the scores; weights [E, H] before dropout."""
@@ -149,10 +149,10 @@ def _through_weights(graph, made, inputs, weights, grad_weights, grads,
         0, graph.dst, weighted)
     scores = weighted - weights * sums.index_select(0, graph.dst)
     through = _through_scores
-    if not made.edge_dim:
-        through = _BY_KERNELS.get(made.op, through)
-    count = len(made.spec.inputs) - 1
-    more = through(graph, made, inputs[:count], scores, needed)
+    if not recipe.edge_dim:
+        through = _BY_KERNELS.get(recipe.op, through)
+    count = len(recipe.spec.inputs) - 1
+    more = through(graph, recipe, inputs[:count], scores, needed)
     if len(inputs) > count:
         more.append(scores if needed[-1] else None)
     return [_add(a, b, t) for a, b, t in zip(grads, more, inputs)]
@@ -160,34 +160,34 @@ def _through_weights(graph, made, inputs, weights, grad_weights, grads,
 
 def _add(a, b, like):
     if a is None or b is None:
-        found = b if a is None else a
-        return found if found is None else found.to(like.dtype)
+        grad = b if a is None else a
+        return grad if grad is None else grad.to(like.dtype)
     return a + b.to(a.dtype)
 
 
-def _through_products(graph, made, inputs, scores, needed):
+def _through_products(graph, recipe, inputs, scores, needed):
     """Those of GT: two products with a sparse matrix."""
     query, key = (t.detach().contiguous() for t in inputs[:2])
-    given = key, (scores * made.settings.scale).contiguous()
-    found = [None] * len(inputs)
+    pair = key, (scores * recipe.settings.scale).contiguous()
+    grads = [None] * len(inputs)
     try:
-        sums = _operators.recipe(graph, "spmm-weighted", given, sum_settings())
+        sums = _operators.recipe(graph, "spmm-weighted", pair, sum_settings())
         if needed[0]:
-            found[0], = sums.forward(graph, given)
+            grads[0], = sums.forward(graph, pair)
         if needed[1]:
-            found[1], _ = sums.backward(graph, given, (query,),
+            grads[1], _ = sums.backward(graph, pair, (query,),
                                        (True, False))
     except UnsupportedError:
-        return _through_scores(graph, made, inputs, scores, needed)
-    return found
+        return _through_scores(graph, recipe, inputs, scores, needed)
+    return grads
 
 
-def _through_sums(graph, made, inputs, scores, needed):
+def _through_sums(graph, recipe, inputs, scores, needed):
     """The formulas of GAT."""
     _, score_dst, score_src = inputs[:3]
     x = (score_dst.index_select(0, graph.dst)
          + score_src.index_select(0, graph.src))
-    scores = torch.where(x > 0, scores, scores * made.settings.slope)
+    scores = torch.where(x > 0, scores, scores * recipe.settings.slope)
     return [None] + [
         torch.zeros_like(t, dtype=scores.dtype,
                          memory_format=torch.contiguous_format).index_add(
@@ -201,73 +201,73 @@ def _through_sums(graph, made, inputs, scores, needed):
 _BY_KERNELS = {"gt": _through_products, "gat": _through_sums}
 
 
-def _through_scores(graph, made, inputs, scores, needed):
+def _through_scores(graph, recipe, inputs, scores, needed):
     """The inputs' gradients from those of the scores [E, H]."""
     with torch.enable_grad():
-        given = [None if t is None else
-                 t.detach().to(made.exact).requires_grad_(w)
-                 for t, w in zip(inputs, needed)]
-        found = _formulas.by_program(_formulas.scores, graph, made.op, given,
-                                    made.settings)
-        if found is None:
-            say_once(f"gradients through the weights of {made.op} are made by "
-                     "torch operations, which hold every edge's features")
-            found = _formulas.scores(_formulas.ByTorch, graph, made.op, given,
-                                    made.settings)
-        sources = [t for t in given if t is not None and t.requires_grad]
-        grads = iter(torch.autograd.grad(found, sources, scores,
+        leaves = [None if t is None else
+                  t.detach().to(recipe.exact).requires_grad_(w)
+                  for t, w in zip(inputs, needed)]
+        outs = _formulas.by_program(_formulas.scores, graph, recipe.op, leaves,
+                                    recipe.settings)
+        if outs is None:
+            say_once(f"gradients through the weights of {recipe.op} are made "
+                     "by torch operations, which hold every edge's features")
+            outs = _formulas.scores(_formulas.ByTorch, graph, recipe.op, leaves,
+                                    recipe.settings)
+        sources = [t for t in leaves if t is not None and t.requires_grad]
+        grads = iter(torch.autograd.grad(outs, sources, scores,
                                          allow_unused=True)
-                     if sources and found.requires_grad
+                     if sources and outs.requires_grad
                      else [None] * len(sources))
     return [next(grads) if t is not None and t.requires_grad else None
-            for t in given]
+            for t in leaves]
 
 
 # ---- all of a call -----------------------------------------------------------
 
-def gradients(graph, made, kept, grads, needed):
+def gradients(graph, recipe, kept, grads, needed):
     """The gradient of each input, None where it is not needed.
 
-    kept: the tensors of made.kept, None for what forward did not make.
-    grads: those of made.shown, or None.
+    kept: the tensors of recipe.kept, None for what forward did not make.
+    grads: those of recipe.shown, or None.
     """
-    outs = list(grads[:len(made.cotangents)])
+    outs = list(grads[:len(recipe.cotangents)])
     of_weights = grads[-1] if len(outs) < len(grads) else None
     for tensor in kept:
-        if tensor is None or of_weights is not None and made.empty:
-            return _differentiate(graph, made, kept, grads, needed, False)
-    found = made.ungiven
+        if tensor is None or of_weights is not None and recipe.empty:
+            return _differentiate(graph, recipe, kept, grads, needed, False)
+    results = recipe.no_grads
     if any(grad is not None for grad in outs):
         for number, grad in enumerate(outs):
-            field, shape, dtype, _ = made.outs[number]
+            field, shape, dtype, _ = recipe.outs[number]
             if grad is None and field != "lse":
                 outs[number] = torch.zeros(shape, dtype=dtype,
-                                           device=made.device)
-        found = by_kernels(graph, made, kept, outs, needed)
+                                           device=recipe.device)
+        results = by_kernels(graph, recipe, kept, outs, needed)
     if of_weights is None:
-        return found
-    inputs, saved, _ = made.parted(kept)
-    return _through_weights(graph, made, inputs, saved["weights"], of_weights,
-                            found, needed)
+        return results
+    inputs, saved, _ = recipe.parted(kept)
+    return _through_weights(graph, recipe, inputs, saved["weights"], of_weights,
+                            results, needed)
 
 
 class _Called(Kind):
-    """The results of made.shown; about: (graph, made, seed)."""
+    """The results of recipe.shown; about: (graph, recipe, seed)."""
 
     def record(self, about, inputs, needed):
-        graph, made, seed = about
-        outs = made.forward(graph, inputs, seed)
-        kept = made.keep(seed, inputs, outs) if made.kept else ()
-        shown = len(made.shown)
+        graph, recipe, seed = about
+        outs = recipe.forward(graph, inputs, seed)
+        kept = recipe.keep(seed, inputs, outs) if recipe.kept else ()
+        shown = len(recipe.shown)
         return outs[0] if shown == 1 else tuple(outs[:shown]), kept, None
 
     def gradients(self, about, rest, kept, grads, needed, again):
-        graph, made, *_ = about
+        graph, recipe, *_ = about
         if again:
-            return _differentiate(graph, made, kept, grads, needed, True)
-        if made.plain and len(grads) == 1:
-            return by_kernels(graph, made, kept, grads, needed)
-        return gradients(graph, made, kept, grads, needed)
+            return _differentiate(graph, recipe, kept, grads, needed, True)
+        if recipe.plain and len(grads) == 1:
+            return by_kernels(graph, recipe, kept, grads, needed)
+        return gradients(graph, recipe, kept, grads, needed)
 
 
 _CALLED = _Called()
@@ -275,28 +275,28 @@ _CALLED = _Called()
 
 # ---- calls ------------------------------------------------------------------
 
-def call(graph, made, inputs, seed=None):
-    """The results of made.shown, with gradients."""
+def call(graph, recipe, inputs, seed=None):
+    """The results of recipe.shown, with gradients."""
     try:
         if wants_gradient(inputs):
-            found = Recorded.apply(_CALLED, (graph, made, seed), *inputs)
-            return (found,) if len(made.shown) == 1 else found
-        return made.forward(graph, inputs, seed, False)
+            results = Recorded.apply(_CALLED, (graph, recipe, seed), *inputs)
+            return (results,) if len(recipe.shown) == 1 else results
+        return recipe.forward(graph, inputs, seed, False)
     except UnsupportedError as error:
         say_once(f"{error}{INSTEAD}")
-    return _by_torch(graph, made, inputs, seed)
+    return _by_torch(graph, recipe, inputs, seed)
 
 
-def forward(graph, made, inputs, seed=None):
-    """All results of made.outs, without gradients; None for what torch's
+def forward(graph, recipe, inputs, seed=None):
+    """All results of recipe.outs, without gradients; None for what torch's
     operations do not keep."""
     try:
-        return made.forward(graph, inputs, seed)
+        return recipe.forward(graph, inputs, seed)
     except UnsupportedError as error:
         say_once(f"{error}{INSTEAD}")
     with torch.no_grad():
-        found = _by_torch(graph, made, inputs, seed)
-    return [*found, *[None] * (len(made.outs) - len(found))]
+        results = _by_torch(graph, recipe, inputs, seed)
+    return [*results, *[None] * (len(recipe.outs) - len(results))]
 
 
 def normalization(graph, dtype):
@@ -336,11 +336,11 @@ class _Form:
         shown, rest = spec.results(settings)
         self.saved = tuple([t.field == "weights" or t.field in read
                             for t in (*shown, *rest)])
-        given = {field: n for n, field in enumerate(fields)}
-        self.seed = given.pop("seed", None)
+        numbers = {field: n for n, field in enumerate(fields)}
+        self.seed = numbers.pop("seed", None)
         if symmetric:
-            given.update(scale_dst=len(fields), scale_src=len(fields) + 1)
-        self.order = spec.given(given)
+            numbers.update(scale_dst=len(fields), scale_src=len(fields) + 1)
+        self.order = spec.given(numbers)
 
 
 _SEED = -1  # in place of the number of an input
@@ -382,12 +382,12 @@ def _ready(call):
             tensors += normalization(graph, tensors[0].dtype)
     inputs = [None if n is None else tensors[n] for n in parsed.order]
     recipes = graph.handle.recipes
-    made = recipes.get(key)
-    if made is None:
-        made = recipes.setdefault(key, _operators.recipe(
+    recipe = recipes.get(key)
+    if recipe is None:
+        recipe = recipes.setdefault(key, _operators.recipe(
             graph, parsed.spec.name, inputs, parsed.settings))
     note_graph(graph)
-    return parsed, graph, made, inputs, \
+    return parsed, graph, recipe, inputs, \
         None if parsed.seed is None else tensors[parsed.seed]
 
 
@@ -398,23 +398,23 @@ class _Traced(Family):
     name = "operator-2"
 
     def run(self, call):
-        parsed, graph, made, inputs, seed = _ready(call)
-        if not (made.empty or made.settings.weights):
+        parsed, graph, recipe, inputs, seed = _ready(call)
+        if not (recipe.empty or recipe.settings.weights):
             try:
-                return made.forward(graph, inputs, seed)
+                return recipe.forward(graph, inputs, seed)
             except UnsupportedError:
                 pass  # which forward() says once
-        like, outs = inputs[made.spec.value], []
-        for (field, _, dtype, _), out in zip(made.outs, forward(
-                graph, made, inputs, seed)):
+        like, outs = inputs[recipe.spec.value], []
+        for (field, _, dtype, _), out in zip(recipe.outs, forward(
+                graph, recipe, inputs, seed)):
             if out is None:
                 out = like.new_empty(0, dtype=dtype)
             outs.append(graph.to_caller_order(out) if field == "weights"
                         else out)
-        if made.settings.weights and made.settings.dropout:
-            weights = outs[len(made.shown) - 1]
+        if recipe.settings.weights and recipe.settings.dropout:
+            weights = outs[len(recipe.shown) - 1]
             outs.append(graph.to_caller_order(keep_factors(
-                seed, graph.num_edges, weights.size(1), made.settings.dropout,
+                seed, graph.num_edges, weights.size(1), recipe.settings.dropout,
                 graph.edge_number)).to(weights.dtype))
         return outs
 
@@ -429,8 +429,8 @@ class _Traced(Family):
         like = grads[0]  # the value of a sum is not read
         if type(call.num_src) is not int or call.num_src != like.size(0):
             like = like.new_empty(()).expand(call.num_src, *like.shape[1:])
-        given = iter(call.tensors)
-        return Call(*call[:3], [next(given) if read else like
+        tensors = iter(call.tensors)
+        return Call(*call[:3], [next(tensors) if read else like
                                 for read in reads], *call[4:])
 
     def saved(self, call, outs):
@@ -455,65 +455,65 @@ class _Traced(Family):
             name, tensors)
 
     def gradient(self, call, saved, grads, wanted):
-        parsed, graph, made, inputs, seed = _ready(call)
-        given = iter(saved)
-        outs = [next(given) if is_saved else None for is_saved in parsed.saved]
-        grads = grads[:len(made.shown)]
+        parsed, graph, recipe, inputs, seed = _ready(call)
+        rest = iter(saved)
+        outs = [next(rest) if is_saved else None for is_saved in parsed.saved]
+        grads = grads[:len(recipe.shown)]
         needed = [False] * len(inputs)
         for number, want in zip(parsed.places, wanted):
             if number is not None:
                 needed[number] = want
-        if made.plain and all([g is not None for g in grads]):
-            found = by_kernels(
-                graph, made, made.keep(seed, inputs, outs), grads, needed)
+        if recipe.plain and all([g is not None for g in grads]):
+            results = by_kernels(
+                graph, recipe, recipe.keep(seed, inputs, outs), grads, needed)
         else:
             outs = [out if out is None or out.shape == shape else None
-                    for (_, shape, _, _), out in zip(made.outs, outs)]
-            if "weights" in made.shown:
-                number = made.shown.index("weights")
+                    for (_, shape, _, _), out in zip(recipe.outs, outs)]
+            if "weights" in recipe.shown:
+                number = recipe.shown.index("weights")
                 outs[number] = graph.to_graph_order(outs[number])
                 if grads[number] is not None:
                     grads[number] = graph.to_graph_order(grads[number])
-            found = gradients(
-                graph, made, made.keep(seed, inputs, outs), grads, needed)
-        found = [None if number is None else found[number]
-                 for number in parsed.places]
+            results = gradients(
+                graph, recipe, recipe.keep(seed, inputs, outs), grads, needed)
+        results = [None if number is None else results[number]
+                   for number in parsed.places]
         for n in parsed.of_edges:
-            if found[n] is not None:
-                found[n] = graph.as_given(found[n], call.tensors[n].size(0))
-        return found
+            if results[n] is not None:
+                results[n] = graph.as_given(results[n], call.tensors[n].size(0))
+        return results
 
 
 run = _Traced()
 """The outputs of (about(), place, tensors)."""
 
 
-def _run(spec, given, edges, settings, loops, symmetric=False):
+def _run(spec, fields, edges, settings, loops, symmetric=False):
     """The results that a call shows, and factors; edges: those of place()."""
-    outs = run(about(spec, given, settings, loops, symmetric), edges,
-               given.values())
+    outs = run(about(spec, fields, settings, loops, symmetric), edges,
+               fields.values())
     shown = len(spec.results(settings)[0])
     factors = outs[-1:] if settings.weights and settings.dropout else []
     return (*outs[:shown], *factors)
 
 
-def traced_sums(op, graph, num_dst, self_loops, symmetric, **given):
+def traced_sums(op, graph, num_dst, self_loops, symmetric, **fields):
     """aggregation.sums() while torch.compile traces."""
-    given = {field: t for field, t in given.items() if t is not None}
-    return _run(OPERATORS[op], given,
-                place(graph, given["value"].size(0), num_dst), sum_settings(),
+    fields = {field: t for field, t in fields.items() if t is not None}
+    return _run(OPERATORS[op], fields,
+                place(graph, fields["value"].size(0), num_dst), sum_settings(),
                 self_loops, symmetric)
 
 
 def traced_attention(spec, graph, inputs, seed, settings, loops):
     """functional._run() while torch.compile traces."""
-    given = {t.field: tensor for t, tensor in zip(spec.inputs, inputs)
-             if tensor is not None}
+    fields = {t.field: tensor for t, tensor in zip(spec.inputs, inputs)
+              if tensor is not None}
     size = {spec.inputs[spec.fields[field]].dims[0]: tensor.size(0)
-            for field, tensor in given.items()}
+            for field, tensor in fields.items()}
     if seed is not None:
-        given["seed"] = seed
-    outs = _run(spec, given, place(graph, size["M"], size["N"]), settings,
+        fields["seed"] = seed
+    outs = _run(spec, fields, place(graph, size["M"], size["N"]), settings,
                 loops)
     if not settings.weights:
         return outs

@@ -56,35 +56,34 @@ def logsumexp(x):
 # ---- calls ------------------------------------------------------------------
 
 
-def _given(i, j, e, others):
-    """The tensors of each letter; r is one where it is given as they are."""
-    given = {"i": i, "j": j, "e": e}
+def _by_letter(i, j, e, others):
+    """The tensors of each letter; r is one if it is a dictionary, too."""
+    by_letter = {"i": i, "j": j, "e": e}
     if isinstance(others.get("r"), dict):
-        given["r"] = others.pop("r")
-    return given
+        by_letter["r"] = others.pop("r")
+    return by_letter
 
 
 def _name_of(op):
     return next(name for name, number in _abi.OPS.items() if number == op)
 
 
-def _sizes_of(given):
+def _sizes_of(by_letter):
     """(sources, destinations) by the rows of j and of i; None if it has
     none."""
     def rows(letter):
-        found = [t for t in (given[letter] or {}).values()
-                 if isinstance(t, torch.Tensor) and t.dim()]
-        return found[0].size(0) if found else None
+        tensors = [t for t in (by_letter[letter] or {}).values()
+                   if isinstance(t, torch.Tensor) and t.dim()]
+        return tensors[0].size(0) if tensors else None
     return rows("j"), rows("i")
 
 
-def _tensors_of(given, others):
-    """Tensors in the order in which a function that looks at all of them is
-    given them."""
-    found = [t for letter in LETTERS for t in (
-        given.get(letter) or {}).values()]
-    return found + [v for v in others.values()
-                    if isinstance(v, torch.Tensor)]
+def _tensors_of(by_letter, others):
+    """All tensors, in the order of a function that looks at all of them."""
+    tensors = [t for letter in LETTERS for t in (
+        by_letter.get(letter) or {}).values()]
+    return tensors + [v for v in others.values()
+                      if isinstance(v, torch.Tensor)]
 
 
 def _static(shape):
@@ -121,13 +120,13 @@ class EdgeProgram(MessageFunction):
         super().__init__(function, reduce)
         self._found = {}  # what was traced, by the kind of call
 
-    def _trace(self, recorder, graph, given, others):
+    def _trace(self, recorder, graph, by_letter, others):
         """The values that the function returns, and whether it was one."""
         arguments = dict(others)
         for letter in LETTERS:
             if letter not in self.names or letter in others:
                 continue
-            tensors = given.get(letter) or {}
+            tensors = by_letter.get(letter) or {}
             arguments[letter] = Names(letter, {
                 name: recorder.input(f"{letter}_{name}", tensor,
                                      LETTERS[letter])
@@ -135,25 +134,25 @@ class EdgeProgram(MessageFunction):
         for name, value in list(arguments.items()):
             if isinstance(value, torch.Tensor):
                 arguments[name] = recorder.input(f"p_{name}", value, PARAM)
-        made = self.function(**arguments)
-        single = not isinstance(made, (tuple, list))
-        values = [recorder.value(v) for v in ([made] if single else made)]
+        outs = self.function(**arguments)
+        single = not isinstance(outs, (tuple, list))
+        values = [recorder.value(v) for v in ([outs] if single else outs)]
         if self.reduce:
             reduce = _trace.method(self.reduce + "_in")
             values = [reduce(v) if v.place in (SRC, EDGE) else v
                       for v in values]
         return values, single
 
-    def _written(self, graph, given, others):
+    def _written(self, graph, by_letter, others):
         """(what has written the program, its values, whether it is one)."""
         recorder = _evaluators.Text()
-        return recorder, *self._trace(recorder, graph, given, others)
+        return recorder, *self._trace(recorder, graph, by_letter, others)
 
-    def _check(self, graph, given):
+    def _check(self, graph, by_letter):
         sizes = {"N": graph.num_dst, "M": graph.num_src, "E": graph.num_edges}
-        if given.get("r"):
+        if by_letter.get("r"):
             sizes["R"] = graph.num_relations
-        for letter, tensors in given.items():
+        for letter, tensors in by_letter.items():
             if tensors and letter not in self.names:
                 raise TypeError(f"{self.__name__} takes no {letter}")
             rows = _ROWS[letter]
@@ -170,7 +169,7 @@ class EdgeProgram(MessageFunction):
             check_tensor(name, tensor, "*", {}, graph.device)
 
     @staticmethod
-    def _prepared(graph, given):
+    def _prepared(graph, by_letter):
         """Tensors in the order of the graph, of other ranks too."""
         def ready(letter, tensor):
             if not (tensor.is_floating_point() or tensor.is_complex()):
@@ -180,24 +179,24 @@ class EdgeProgram(MessageFunction):
             return graph.extend(tensor) if letter == "j" else tensor
         return {letter: {name: ready(letter, t) for name, t in
                          (tensors or {}).items()}
-                for letter, tensors in given.items()}
+                for letter, tensors in by_letter.items()}
 
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
-        given = by_type.any_order(_given(i, j, e, others))
-        recorder, values, _ = self._written(None, given, others)
+        by_letter = by_type.any_order(_by_letter(i, j, e, others))
+        recorder, values, _ = self._written(None, by_letter, others)
         return recorder.text(values)
 
     def explain(self, i=None, j=None, e=None, **others):
         """The way that a call with these tensors runs."""
-        given = by_type.any_order(_given(i, j, e, others))
-        recorder, values, _ = self._written(None, given, others)
+        by_letter = by_type.any_order(_by_letter(i, j, e, others))
+        recorder, values, _ = self._written(None, by_letter, others)
         program = _program_calls.parse(recorder.text(values))
-        wide, _ = self._wide(recorder, given, others)
+        wide, _ = self._wide(recorder, by_letter, others)
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
         rows, columns = program.walks()
-        found = program.operator()
-        how = (f"the library's operator {_name_of(found.op)}" if found else
+        builtin = program.operator()
+        how = (f"the library's operator {_name_of(builtin.op)}" if builtin else
                "an MLP on edges, as dfgnn.edge_mlp" if isinstance(
                    wide, Steps) else
                "the library's evaluator, fused" if str(device) == "cpu" else
@@ -210,13 +209,13 @@ class EdgeProgram(MessageFunction):
                 **others):
         """The _abi.Problem of a call with these tensors on a graph, or of its
         gradient by those that require one (by all, if none does)."""
-        given = _given(i, j, e, others)
+        by_letter = _by_letter(i, j, e, others)
         if isinstance(graph, HeteroGraph):
-            given = by_type.joined(graph, given)
+            by_letter = by_type.joined(graph, by_letter)
             graph = graph.with_relations()
-        recorder, values, _ = self._written(graph, given, others)
+        recorder, values, _ = self._written(graph, by_letter, others)
         program = _program_calls.parse(recorder.text(values))
-        wide, _ = self._wide(recorder, given, others)
+        wide, _ = self._wide(recorder, by_letter, others)
         if isinstance(wide, Steps):
             raise InvalidError(
                 "the program runs as MLPs on edges, whose kernels are not "
@@ -253,55 +252,55 @@ class EdgeProgram(MessageFunction):
         relations.  Results of nodes are dictionaries by type, those of edges
         and of relations dictionaries by relation.
         """
-        given = _given(i, j, e, others)
+        by_letter = _by_letter(i, j, e, others)
         if compiling() and not composite and \
                 not isinstance(graph, HeteroGraph):
-            made = self._compiled(graph, given, others)
-            if made is not None:
-                return made
-        return self._called(graph, given, others, composite)
+            outs = self._compiled(graph, by_letter, others)
+            if outs is not None:
+                return outs
+        return self._called(graph, by_letter, others, composite)
 
     @untraced
-    def _called(self, graph, given, others, composite):
+    def _called(self, graph, by_letter, others, composite):
         types = graph if isinstance(graph, HeteroGraph) else None
         if types is None:
             if not isinstance(graph, Graph):
-                graph = of_sizes(graph, lambda: _sizes_of(given))
+                graph = of_sizes(graph, lambda: _sizes_of(by_letter))
         else:
             graph = types.with_relations()
-            given = by_type.joined(types, given)
-        self._check(graph, given)
+            by_letter = by_type.joined(types, by_letter)
+        self._check(graph, by_letter)
         on_gpu = graph.device.type != "cpu"
         if composite or needs_composite():
-            made, places, single = self._run_torch(graph, given, others)
+            outs, places, single = self._run_torch(graph, by_letter, others)
         else:
             try:
-                made, places, single = self._run(graph, given, others)
+                outs, places, single = self._run(graph, by_letter, others)
             except UnsupportedError as reason:
                 if not on_gpu:
                     raise
                 self._tell(graph, reason)
-                made, places, single = self._run_torch(graph, given, others)
+                outs, places, single = self._run_torch(graph, by_letter, others)
         if types is not None:
-            made = [by_type.split(types, x, place)
-                    for x, place in zip(made, places)]
-        return made[0] if single else tuple(made)
+            outs = [by_type.split(types, x, place)
+                    for x, place in zip(outs, places)]
+        return outs[0] if single else tuple(outs)
 
     # ---- torch.compile
 
-    def _compiled(self, graph, given, others):
+    def _compiled(self, graph, by_letter, others):
         """The call as an operator of torch.library; None if it cannot be one,
         as where the function finds a tensor outside of itself."""
-        num_src, num_dst = _sizes_of(given)
+        num_src, num_dst = _sizes_of(by_letter)
         if isinstance(graph, Graph):
             if graph.exchange is not None:
                 return None
             num_src, num_dst = graph.num_src, graph.num_dst
-            self._check(graph, given)
+            self._check(graph, by_letter)
         elif num_src is None or num_dst is None:
             return None
         tensors, kinds = [], []
-        for letter, named in given.items():
+        for letter, named in by_letter.items():
             for name, t in (named or {}).items():
                 tensors.append(t)
                 kinds.append((letter, name, _static(t.shape[1:]), t.dtype,
@@ -324,25 +323,25 @@ class EdgeProgram(MessageFunction):
                    t.to(torch.get_default_dtype()) for t in tensors]
         if random:
             tensors = [make_seed(tensors[0].device), *tensors]
-        made = _program_operator.run(about, place(graph, num_src, num_dst),
+        outs = _program_operator.run(about, place(graph, num_src, num_dst),
                                      tensors)[:count]
-        return made[0] if single else tuple(made)
+        return outs[0] if single else tuple(outs)
 
     @constant
     def _described(self, kinds, plain, differentiated):
         """What _compiled() has to know of such a call; None: it must run
         outside of what is compiled."""
-        given, others = {letter: {} for letter in LETTERS}, dict(plain)
+        by_letter, others = {letter: {} for letter in LETTERS}, dict(plain)
         for letter, name, shape, dtype, _ in kinds:
             tensor = torch.empty((1, *shape) if letter else shape,
                                  dtype=dtype, device="meta")
-            (given[letter] if letter else others)[name] = tensor
+            (by_letter[letter] if letter else others)[name] = tensor
         try:
-            recorder, values, single = self._written(None, given, others)
+            recorder, values, single = self._written(None, by_letter, others)
             program = _program_calls.parse(recorder.text(values))
         except (TraceError, Error):
             return None  # which the call itself raises
-        if isinstance(self._wide(recorder, given, others)[0], Steps):
+        if isinstance(self._wide(recorder, by_letter, others)[0], Steps):
             return None
         types = [t.dtype for t in recorder.tensors]
         if len(types) != len(kinds) or not types or any(
@@ -353,10 +352,10 @@ class EdgeProgram(MessageFunction):
         wanted = [differentiated and w for *_, w in kinds]
         if any(wanted):
             program = program.keep((True,) * out, wanted)
-        found = _program_calls.types_of(program, recorder.tensors,
+        result_types = _program_calls.types_of(program, recorder.tensors,
                                    [kind] * len(program.outputs))
         return single, random, out, tuple(
-            _program_operator.numbers_of(found)), program.name
+            _program_operator.numbers_of(result_types)), program.name
 
     def _tell(self, graph, reason):
         if not self._told:
@@ -378,13 +377,13 @@ class EdgeProgram(MessageFunction):
                 and (not callers.get("e") or graph.edge_order is None):
             tensors = rows
         elif traced is None or not _wide_serves(traced, graph):
-            given = self._prepared(graph, callers)
-            tensors = _tensors_of(given, others)
+            prepared = self._prepared(graph, callers)
+            tensors = _tensors_of(prepared, others)
         if traced is None:
-            recorder, values, single = self._written(graph, given, others)
+            recorder, values, single = self._written(graph, prepared, others)
             self._check_tensors(recorder, graph)
             text = recorder.text(values)
-            wide, found = self._wide(recorder, callers, others)
+            wide, wide_rows = self._wide(recorder, callers, others)
             kind = functools.reduce(
                 torch.promote_types, [t.dtype for t in recorder.tensors]) \
                 if recorder.tensors else torch.float32
@@ -394,22 +393,22 @@ class EdgeProgram(MessageFunction):
                 all(t.dtype in _program_calls.TYPES for t in rows), wide)
             if isinstance(wide, Steps):
                 wide.probe(graph)
-                rows = found
+                rows = wide_rows
             if key is not None and len(recorder.tensors) == len(tensors) and \
                     all(a is b for a, b in zip(recorder.tensors, tensors)):
                 self._found[key] = traced
             tensors = recorder.tensors
         if _wide_serves(traced, graph):
             with torch.autocast(graph.device.type, enabled=False):
-                made = traced.wide.run(graph, lambda key: rows[key[1]])
+                outs = traced.wide.run(graph, lambda key: rows[key[1]])
         else:
-            made = self._run_program(graph, traced, tensors)
-        return made, traced.outputs, traced.single
+            outs = self._run_program(graph, traced, tensors)
+        return outs, traced.outputs, traced.single
 
     def _run_program(self, graph, traced, tensors):
         seed = make_seed(graph.device) if traced.random else None
         try:
-            made = _program_calls.run(traced.program, graph, traced.types, seed,
+            outs = _program_calls.run(traced.program, graph, traced.types, seed,
                                  *tensors)[:len(traced.outputs)]
         except UnsupportedError as error:
             if not isinstance(traced.wide, str):
@@ -418,11 +417,11 @@ class EdgeProgram(MessageFunction):
                 f"{error}. As an MLP on edges, which dfgnn.edge_mlp computes "
                 f"for widths up to 4096, it is not taken: {traced.wide}"
             ) from None
-        return self._in_callers_order(graph, made, traced.outputs)
+        return self._in_callers_order(graph, outs, traced.outputs)
 
     # ---- wide linear maps
 
-    def _wide(self, recorder, given, others):
+    def _wide(self, recorder, by_letter, others):
         """The form that _steps gives a function in which a recorder found wide
         linear maps: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
@@ -430,19 +429,19 @@ class EdgeProgram(MessageFunction):
             return None, None
         try:
             return _steps.steps_of(
-                lambda rows: self._trace(rows, None, given, others),
+                lambda rows: self._trace(rows, None, by_letter, others),
                 writes=recorder.widest > _steps.MOST_PRODUCTS)
         except TraceError as error:
             return str(error), None
 
-    def _key(self, given, others):
+    def _key(self, by_letter, others):
         """The values that a trace depends on; None if it may depend on something that
         cannot be compared."""
         try:
             return (
                 tuple([(letter, name, t.shape[1:], t.dtype)
                        for letter in LETTERS
-                       for name, t in (given.get(letter) or {}).items()]),
+                       for name, t in (by_letter.get(letter) or {}).items()]),
                 tuple([(name, ("tensor", v.shape, v.dtype) if isinstance(
                     v, torch.Tensor) else plain(v))
                     for name, v in others.items()]),
@@ -450,21 +449,22 @@ class EdgeProgram(MessageFunction):
         except (TypeError, AttributeError, ValueError):
             return None
 
-    def _run_torch(self, graph, given, others):
+    def _run_torch(self, graph, by_letter, others):
         with torch.autocast(graph.device.type, enabled=False):
-            return self._by_torch(graph, self._prepared(graph, given), others)
+            return self._by_torch(
+                graph, self._prepared(graph, by_letter), others)
 
-    def _by_torch(self, graph, given, others):
+    def _by_torch(self, graph, by_letter, others):
         recorder = _evaluators.Torch(graph)
-        values, single = self._trace(recorder, graph, given, others)
-        made = list(map(recorder.result, values))
+        values, single = self._trace(recorder, graph, by_letter, others)
+        outs = list(map(recorder.result, values))
         places = [v.place for v in values]
-        return self._in_callers_order(graph, made, places), places, single
+        return self._in_callers_order(graph, outs, places), places, single
 
     @staticmethod
-    def _in_callers_order(graph, made, places):
+    def _in_callers_order(graph, outs, places):
         return [graph.to_caller_order(x) if place == EDGE else x
-                for x, place in zip(made, places)]
+                for x, place in zip(outs, places)]
 
 
 def edge_program(function=None, *, reduce="sum"):

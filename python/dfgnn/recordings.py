@@ -35,30 +35,30 @@ def _name_of(names, number):
 
 
 def _as_json(problem):
-    found = {field: _name_of(
+    fields = {field: _name_of(
         names, getattr(problem, "pass_" if field == "pass" else field))
         for field, names in _NAMED.items()}
-    if found["op"] == _PROGRAM:
-        found["program"] = f"{problem.owner.hash:016x}"
-        found["program_text"] = problem.owner.text
-    return dict(found, index="i32",
+    if fields["op"] == _PROGRAM:
+        fields["program"] = f"{problem.owner.hash:016x}"
+        fields["program_text"] = problem.owner.text
+    return dict(fields, index="i32",
                 **{field: getattr(problem, field) for field in _COUNTS})
 
 
-def _as_problem(found, program):
+def _as_problem(fields, program):
     """program: the name of an edge program."""
-    found = dict(found)
-    found.pop("index", None)
+    fields = dict(fields)
+    fields.pop("index", None)
     wanted = {"pass_" if field == "pass" else field: _NAMED[field][value]
-              if field in _NAMED else value for field, value in found.items()}
-    if found["op"] != _PROGRAM:
+              if field in _NAMED else value for field, value in fields.items()}
+    if fields["op"] != _PROGRAM:
         return _abi.Problem(max_workspace=-1, **wanted)
     for field in ("program", "program_text"):
         del wanted[field]
     owner = named(program)
-    made = _abi.Problem(max_workspace=-1, program=owner.pointer, **wanted)
-    made.owner = owner
-    return made
+    problem = _abi.Problem(max_workspace=-1, program=owner.pointer, **wanted)
+    problem.owner = owner
+    return problem
 
 
 class TimedProblem:
@@ -78,19 +78,19 @@ class TimedProblem:
 
     @property
     def text(self):
-        found = _as_json(self.problem)
-        text = found.get("program", found.get("program_text"))
+        entry = _as_json(self.problem)
+        text = entry.get("program", entry.get("program_text"))
         if text:
-            return " ".join((found["op"], found["pass"], text, found["dtype"]))
-        words = [found["op"], found["pass"],
-                 f"{found['heads']}x{found['dim']}", found["dtype"]]
+            return " ".join((entry["op"], entry["pass"], text, entry["dtype"]))
+        words = [entry["op"], entry["pass"],
+                 f"{entry['heads']}x{entry['dim']}", entry["dtype"]]
         words += [name for name in ("bias", "dropout", "weights")
-                  if found[name]]
-        if found["edge_dim"]:
-            words.append("edges projected" if found["edge_dim"] ==
-                         _abi.EDGE_PROJECTED else f"edges {found['edge_dim']}")
-        if found["message"]:
-            words.append(_name_of(_abi.MESSAGES, found["message"]))
+                  if entry[name]]
+        if entry["edge_dim"]:
+            words.append("edges projected" if entry["edge_dim"] ==
+                         _abi.EDGE_PROJECTED else f"edges {entry['edge_dim']}")
+        if entry["message"]:
+            words.append(_name_of(_abi.MESSAGES, entry["message"]))
         return " ".join(words)
 
     @property
@@ -113,14 +113,14 @@ def _header(folder):
             f"{', '.join(sorted(os.listdir(folder))[:4]) or 'no file'}")
     with open(path, encoding="utf-8") as file:
         try:
-            found = json.load(file)
+            header = json.load(file)
         except ValueError:
-            found = None
-    if not isinstance(found, dict) or \
-            found.get("dfgnn_recording") != _FORMAT:
+            header = None
+    if not isinstance(header, dict) or \
+            header.get("dfgnn_recording") != _FORMAT:
         raise InvalidError(f"{path}: found no recording of format "
                            f"{_FORMAT}, which Recording.save() writes")
-    return found
+    return header
 
 
 class Recording:
@@ -146,13 +146,13 @@ class Recording:
     def _graphs(self):
         """[(handle, device, name)] of the graphs, in the order of their
         problems."""
-        found = {}
+        handles = {}
         for timed in self.problems:
-            found.setdefault(id(timed.handle), (timed.handle, timed.device))
-        number = [""] + [f" {k}" for k in range(2, len(found) + 1)]
+            handles.setdefault(id(timed.handle), (timed.handle, timed.device))
+        number = [""] + [f" {k}" for k in range(2, len(handles) + 1)]
         return [(handle, device, self.name + number[k] if self.name else
                  (_handle.csr_of(handle).name or b"").decode())
-                for k, (handle, device) in enumerate(found.values())]
+                for k, (handle, device) in enumerate(handles.values())]
 
     def save(self, folder):
         """Writes the problems and their graphs into a folder, which
@@ -184,9 +184,9 @@ class Recording:
     def load(cls, folder, device="cpu"):
         """The Recording of a folder, with its graphs on a device."""
         folder, device = os.fspath(folder), torch.device(device)
-        found = _header(folder)
+        header = _header(folder)
         graphs = []
-        for one in found["graphs"]:
+        for one in header["graphs"]:
             graph = read(os.path.join(folder, one["file"]),
                          one["family"] or None)
             graphs.append(_handle.from_csr(
@@ -194,7 +194,7 @@ class Recording:
                 graph.num_src, graph.graph_ptr, one["family"] or None,
                 one["name"] or None))
         problems = []
-        for one in found["problems"]:
+        for one in header["problems"]:
             timed = TimedProblem(graphs[one["graph"]], _as_problem(
                 one["problem"], one.get("program")), device, [[one["ms"]]])
             timed.calls = one["calls"]
@@ -207,7 +207,7 @@ class Recording:
         of a problem the library's dfgnn_tune_report as a dict."""
         names = {id(handle): (handle, name)
                  for handle, _, name in self._graphs()}
-        began, made = time.monotonic(), {}
+        began, reports = time.monotonic(), {}
         for k, timed in enumerate(self.problems):
             left = budget - (time.monotonic() - began)
             if k and left < 0.2:
@@ -217,12 +217,12 @@ class Recording:
             handle, name = names[id(timed.handle)]
             if self.name:
                 handle = _handle.named(handle, name)
-            made[k] = _tuned.measure(
+            reports[k] = _tuned.measure(
                 handle.context.handle, handle.pointer, timed.problem,
                 min(left, max(share, 0.5)), _told(
                     progress, timed, k, len(self.problems)))
         _execute.forget_plans()
-        return made
+        return reports
 
 
 def _told(progress, timed, k, count):
@@ -372,11 +372,11 @@ def _step_ms(model, inputs, kwargs, loss):
 def _tune_ways(choices, budget, model, inputs, kwargs=None, loss=None, **_):
     """Times a step by each way of the choices that it meets, with the kernels of
     that way tuned, and keeps the times; returns Tuned.ways."""
-    found, end = [], time.monotonic() + budget
+    timed, end = [], time.monotonic() + budget
     step = model, inputs, kwargs or {}, loss
-    for number, (key, (name, ways, taken)) in enumerate(choices.items()):
+    for number, (key, (name, ways, current)) in enumerate(choices.items()):
         left = max(0.0, end - time.monotonic()) / (len(choices) - number)
-        if found and left < 0.2:
+        if timed and left < 0.2:
             break
         times = {way: [] for way in ways}
         for turn in range(WAY_TURNS):
@@ -389,8 +389,8 @@ def _tune_ways(choices, budget, model, inputs, kwargs=None, loss=None, **_):
                     times[way] += [_step_ms(*step) for _ in range(2)]
         ms = {way: statistics.median(each) for way, each in times.items()}
         _ways.keep(key, ms)
-        found.append((name, taken, ms))
-    return found
+        timed.append((name, current, ms))
+    return timed
 
 
 def tune_step(model, *inputs, budget=60.0, progress=None, **options):

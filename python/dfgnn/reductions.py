@@ -154,11 +154,11 @@ class _Groups:
         place = torch.arange(rows.size(0), device=x.device) % max(1, length)
         place = torch.where(rows == best.index_select(0, self.index),
                             place.unsqueeze(1), length)
-        found = torch.full(best.shape, length, dtype=torch.int64,
-                           device=x.device)
-        found = found.scatter_reduce(
+        firsts = torch.full(best.shape, length, dtype=torch.int64,
+                            device=x.device)
+        firsts = firsts.scatter_reduce(
             0, self.index.long().unsqueeze(1).expand_as(rows), place, "amin")
-        return self.leave(found, self.count)
+        return self.leave(firsts, self.count)
 
 
 def _reduction(reduce):
@@ -212,8 +212,8 @@ def _of_segments(src, ptr, reduce):
     if not ptr.numel():
         return src.clone(), None
     groups = _segments(src, ptr)
-    found = groups.reduce(src, reduce)
-    return found.narrow(groups.dim, 1, ptr.size(-1) - 1), (groups, found)
+    result = groups.reduce(src, reduce)
+    return result.narrow(groups.dim, 1, ptr.size(-1) - 1), (groups, result)
 
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
@@ -304,10 +304,10 @@ def scatter_logsumexp(src: Tensor, index: Tensor, dim: int = -1,
     filled = groups.reduce(torch.ones_like(src), "any") > 0
     if out is not None:
         total = total + torch.where(filled, (out - most).exp(), 0)
-    found = torch.where(filled, (total + eps).log() + most, 0)
+    result = torch.where(filled, (total + eps).log() + most, 0)
     if out is None:
-        return found
-    return out.copy_(torch.where(filled & found.isfinite(), found, out))
+        return result
+    return out.copy_(torch.where(filled & result.isfinite(), result, out))
 
 
 def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
@@ -322,8 +322,8 @@ def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
         count = (count - 1).clamp(min=1)
     spread = total > 0  # a root of 0 has no gradient
     total = torch.where(spread, total, 1) / (count + 1e-6)
-    found = torch.where(spread, total.sqrt(), 0)
-    return found if out is None else out.copy_(found)
+    result = torch.where(spread, total.sqrt(), 0)
+    return result if out is None else out.copy_(result)
 
 
 # ---- torch_scatter ----------------------------------------------------------
@@ -331,34 +331,34 @@ def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
 def _scatter(reduce, src, index, dim=-1, out=None, dim_size=None):
     groups = _Groups(src, index, dim, dim_size, out)
     if out is None:
-        found = groups.reduce(src, reduce)
+        result = groups.reduce(src, reduce)
     elif reduce in ("sum", "mean"):
-        found = out.add_(groups.reduce(src, "sum"))
+        result = out.add_(groups.reduce(src, "sum"))
         if reduce == "mean":
             count = groups.reduce(torch.ones_like(src), "sum").clamp(min=1)
-            found = out.div_(count) if out.is_floating_point() else \
+            result = out.div_(count) if out.is_floating_point() else \
                 out.div_(count, rounding_mode="floor")
     elif reduce == "mul":
-        found = out.mul_(groups.reduce(src, reduce))
+        result = out.mul_(groups.reduce(src, reduce))
     else:
-        found = groups.reduce(src, reduce)
+        result = groups.reduce(src, reduce)
         better = torch.minimum if reduce == "min" else torch.maximum
-        there = groups.first(src, found) < groups.length
-        found = out.copy_(torch.where(there, better(out, found), out))
-    return (found, groups.first(src, found)) if reduce in ("min", "max") \
-        else found
+        there = groups.first(src, result) < groups.length
+        result = out.copy_(torch.where(there, better(out, result), out))
+    return (result, groups.first(src, result)) if reduce in ("min", "max") \
+        else result
 
 
 def _segment_csr(reduce, src, indptr, out=None):
-    found, groups = _of_segments(src, indptr, reduce)
-    out = found if out is None else out.copy_(found)
+    result, groups = _of_segments(src, indptr, reduce)
+    out = result if out is None else out.copy_(result)
     if reduce not in ("min", "max"):
         return out
     if groups is None:
-        return out, torch.zeros_like(found, dtype=torch.int64)
-    groups, found = groups
-    return out, groups.first(src, found).narrow(groups.dim, 1,
-                                                indptr.size(-1) - 1)
+        return out, torch.zeros_like(result, dtype=torch.int64)
+    groups, result = groups
+    return out, groups.first(src, result).narrow(groups.dim, 1,
+                                                 indptr.size(-1) - 1)
 
 
 def _segment_coo(reduce, src, index, out=None, dim_size=None):
@@ -370,8 +370,8 @@ def _value(function, reduce, *args):
     if name not in ("sum", "mean", "min", "max", "mul"):
         raise ValueError("reduce must be sum, mul, mean, min or max, got "
                          f"{reduce!r}")
-    found = function(name, *args)
-    return found[0] if isinstance(found, tuple) else found
+    result = function(name, *args)
+    return result[0] if isinstance(result, tuple) else result
 
 
 def _module():
@@ -395,8 +395,8 @@ def _module():
 
     def gather_into(function):
         def gather(src, index, out=None):
-            found = function(src, index)
-            return found if out is None else out.copy_(found)
+            result = function(src, index)
+            return result if out is None else out.copy_(result)
         return gather
     module.gather_csr = gather_into(gather_csr)
     module.gather_coo = gather_into(_gather_coo)

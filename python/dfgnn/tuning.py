@@ -59,12 +59,12 @@ _MEANT = {"features": "dim", "channels": "dim", "out_channels": "dim",
           "edge_features": "edge_dim", "edge_attr": "edge_dim"}
 
 
-def _check_keywords(function, given, *shared):
+def _check_keywords(function, keywords, *shared):
     """Raises a TypeError that names the keyword that was meant."""
     known = [name for f in (function, *shared)
              for name, one in inspect.signature(f).parameters.items()
              if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    for name in given:
+    for name in keywords:
         if name in known:
             continue
         close = difflib.get_close_matches(name, known, 1)
@@ -155,10 +155,10 @@ def _measure(graph, wanted, budget, progress, name):
     handle = as_graph(graph).handle
     if name is not None:
         handle = _handle.named(handle, name)
-    found = _tuned.measure(handle.context.handle, handle.pointer, wanted,
-                           budget, progress)
+    report = _tuned.measure(handle.context.handle, handle.pointer, wanted,
+                            budget, progress)
     _execute.forget_plans()
-    return found
+    return report
 
 
 def explain(graph, op="gt", *arguments, **problem) -> dict:
