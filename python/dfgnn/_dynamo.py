@@ -285,7 +285,7 @@ def _entries(function):
 
 
 def look(function, make, *args):
-    """The result of make(module) for the graph of a call, which does not run."""
+    """The result of make(module) for the graph of a call that does not run."""
     def stop(module):
         raise _Taken(make(module))
     run = torch.compile(_copy(function), backend=_backend, dynamic=True,

@@ -66,7 +66,7 @@ def gathered(x, index):
 
 
 def reduced(what, x, index, size):
-    """x [E, ...] over the edges of each of size nodes, or in the softmax of each
+    """x [E, ...] reduced over each node's edges, or in the softmax of each
     edge's node; index [E]: the node.  A node without edges has 0, of logsumexp
     -inf, and so has one whose edges have -inf alone.  Types of 16 bits are
     added in float32, where a hub's sum does not stop growing."""

@@ -393,8 +393,8 @@ class Guards:
         self.lock = threading.Lock()  # of the thread that is timed
 
     def decide(self, race, recorded):
-        """Ends a race if what is known is enough, or those of all layers together
-        where some make graphs in each step, whose time others save."""
+        """Ends a race that is decided, or those of all layers together where
+        some make graphs in each step, whose time others save."""
         races = [g.races[recorded] for g in self.guards
                  if recorded in g.races and g.races[recorded].winner != OWN]
         together = any(one.makes_graphs for one in races)

@@ -336,7 +336,7 @@ def _parse(_, counts, numbers):
 
 
 class _Read:
-    """What a call says."""
+    """The settings, tensors and numbers of rows of a traced call."""
 
     def __init__(self, call):
         self.settings, self.there, self.keep = _parse(*call.about)

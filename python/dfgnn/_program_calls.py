@@ -54,7 +54,7 @@ class _Recipe(_execute.Recipe):
 
     def describe(self, graph, as_program, tensors):
         """The description, which calls on other graphs share: a caller may
-        have a new one in each step.  A tensor without memory has its own."""
+        have a new one in each step.  No operator takes an empty tensor."""
         key = (self.types, len(tensors), as_program, graph.device.type,
                os.environ.get("DFGNN_PROGRAMS"),
                all([t.numel() for t in tensors]))
@@ -219,7 +219,7 @@ def _as_laid(grad, like):
 
 
 class _Like(NamedTuple):
-    """A tensor, as its gradient has to be."""
+    """The shape, type and strides that a tensor's gradient has."""
     shape: tuple
     dtype: torch.dtype
     stride: tuple

@@ -102,8 +102,8 @@ def kept(owner):
 
 
 def keep(owner):
-    """kept(), with a new dict where there is none; TypeError of an object that
-    takes no weak reference.  Writes count in those of tensors alone."""
+    """kept(), or a new dict where there is none; TypeError of an object that
+    takes no weak reference.  Writes end what is kept of tensors alone."""
     things = kept(owner)
     if things is None:
         number = id(owner)
@@ -131,7 +131,6 @@ def remember(tensor, key, make, others=()):
 
 
 def recall(tensor, key):
-    """The value that remember() made of the tensor under a key; None if nothing is
-    kept."""
+    """The value that remember() keeps of a tensor under a key, or None."""
     entry = (kept(tensor) or {}).get(key)
     return None if entry is None else entry[2]

@@ -231,8 +231,8 @@ class Stages:
             refuse(node, f"edge programs have no {node.name}")
 
     def _order_early(self, needed):
-        """Has torch make rows of edges in the graph's order, where what they
-        are made of is narrower: it is the narrow rows that are put in order."""
+        """Has torch compute rows of edges in the graph's order where their
+        inputs are narrower, so that the narrow rows are put in order."""
         readers = self._read(needed)
 
         def is_by_row(node):
@@ -339,8 +339,8 @@ class Stages:
         return EDGE if by_edge else fact.place
 
     def kept(self, node):
-        """Whether a later level reads what the program of the node's wrote;
-        what is cheap is computed again instead."""
+        """Whether the program of a node writes it for a later level, which
+        computes again what is cheap."""
         node = self.facts.now(node)
         is_kept = self._writes.get(node)
         if is_kept is None:

@@ -34,8 +34,8 @@ class Run:
 
 
 def _size_of(run, place, edge_rows):
-    """The meaning of a Count to a call: rows of edges that hold for a node alone
-    are those of nodes."""
+    """The function that turns a sign of rows into their number in a call;
+    edge_rows: its rows of edges are computed by node."""
     def number(x):
         if edge_rows and isinstance(x, int) and x == _nodes.EDGES:
             return run.graph.num_dst if place == DST else run.graph.num_src
@@ -95,8 +95,8 @@ class Steps:
     # ---- tensors of nodes
 
     def _native(self, run, node):
-        """A tensor without rows, by node, or by edge as "graph" or "caller"
-        says: (tensor, order)."""
+        """(tensor, order) of a node; order: "graph" or "caller" of a tensor by
+        edge, None of one by node or without rows."""
         node = self.facts.now(node)
         entry = run.tensors.get(node)
         if entry is None:
@@ -118,7 +118,7 @@ class Steps:
                           device=run.graph.device), "graph"
 
     def _graphs(self, run, node):
-        """By edge in the graph's order, or by node."""
+        """A node's tensor, by edge in the graph's order or by node."""
         node = self.facts.now(node)
         tensor, order = self._native(run, node)
         if order == "caller" and run.graph.edge_order is not None:
@@ -129,8 +129,7 @@ class Steps:
         return tensor
 
     def _by_edge(self, run, node):
-        """The rows of all edges in the graph's order, of a tensor of an
-        end, too."""
+        """A node's tensor by edge in the graph's order, also one of an end."""
         node = self.facts.now(node)
         fact = self.facts.of(node)
         tensor = self._graphs(run, node)
@@ -142,9 +141,9 @@ class Steps:
             0, run.graph.dst if fact.place == DST else run.graph.src)
 
     def _met(self, run, node):
-        """The tensor by node of what edges take of it.  Nodes without an edge
-        have the values of another: nothing is computed for them that is not
-        for an edge, and what they hold, such as NaN, reaches no gradient."""
+        """The tensor by node of a gather.  Nodes without an edge get the values
+        of another: nothing is computed for them that is not for an edge, and
+        what they hold, such as NaN, reaches no gradient."""
         node = self.facts.now(node)
         tensor, fact = self._native(run, node)[0], self.facts.of(node)
         if fact.role != "lift":

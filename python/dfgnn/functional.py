@@ -146,8 +146,8 @@ def _looped(spec, graph, inputs):
 def _call(name, graph, inputs, bias, dropout, training, return_weights,
           return_lse, *, scale=1.0, slope=0.2, self_loops=False,
           edge_use="both"):
-    """What the caller asked for of attention over a graph of this process or of
-    several; weights are those after dropout if return_weights is "after"."""
+    """The results of attention over a graph of this process or of several; with
+    return_weights "after" the weights are those after dropout."""
     spec = OPERATORS[name]
     check_is_tensor(spec.inputs[spec.value].name, inputs[spec.value])
     if not 0 <= check_number("dropout", dropout) <= 1:

@@ -83,8 +83,8 @@ def _uniform(shape, below):
 
 
 def _distinct(count, below, least):
-    """count different numbers, each as likely, below a tensor that is at least
-    least, which is at least 4 count: the first ones of more draws."""
+    """count different numbers below a tensor, each as likely: the first ones of
+    more draws.  least: at most the tensor, and at least 4 count."""
     # Each draw is new with at least this chance; fewer than count of them are once
     # in 10^14 calls, which then have a pair twice.
     chance = 1 - count / least

@@ -166,7 +166,7 @@ def _add(a, b, like):
 
 
 def _through_products(graph, recipe, inputs, scores, needed):
-    """Those of GT: two products with a sparse matrix."""
+    """The gradients of GT: two products with a sparse matrix."""
     query, key = (t.detach().contiguous() for t in inputs[:2])
     pair = key, (scores * recipe.settings.scale).contiguous()
     grads = [None] * len(inputs)
@@ -183,7 +183,7 @@ def _through_products(graph, recipe, inputs, scores, needed):
 
 
 def _through_sums(graph, recipe, inputs, scores, needed):
-    """The formulas of GAT."""
+    """The gradients of GAT, by its formulas."""
     _, score_dst, score_src = inputs[:3]
     x = (score_dst.index_select(0, graph.dst)
          + score_src.index_select(0, graph.src))

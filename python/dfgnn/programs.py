@@ -144,7 +144,7 @@ class EdgeProgram(MessageFunction):
         return values, single
 
     def _written(self, graph, by_letter, others):
-        """(what has written the program, its values, whether it is one)."""
+        """(the recorder of the program, its values, whether it is one)."""
         recorder = _evaluators.Text()
         return recorder, *self._trace(recorder, graph, by_letter, others)
 
@@ -329,8 +329,8 @@ class EdgeProgram(MessageFunction):
 
     @constant
     def _described(self, kinds, plain, differentiated):
-        """What _compiled() has to know of such a call; None: it must run
-        outside of what is compiled."""
+        """The facts of such a call for _compiled(); None if it must run outside
+        of compiled code."""
         by_letter, others = {letter: {} for letter in LETTERS}, dict(plain)
         for letter, name, shape, dtype, _ in kinds:
             tensor = torch.empty((1, *shape) if letter else shape,
@@ -435,8 +435,8 @@ class EdgeProgram(MessageFunction):
             return str(error), None
 
     def _key(self, by_letter, others):
-        """The values that a trace depends on; None if it may depend on something that
-        cannot be compared."""
+        """The values that a trace depends on; None if one of them cannot be
+        compared."""
         try:
             return (
                 tuple([(letter, name, t.shape[1:], t.dtype)

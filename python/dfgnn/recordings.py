@@ -46,7 +46,7 @@ def _as_json(problem):
 
 
 def _as_problem(fields, program):
-    """program: the name of an edge program."""
+    """The problem that _as_json() wrote; program: an edge program's name."""
     fields = dict(fields)
     fields.pop("index", None)
     wanted = {"pass_" if field == "pass" else field: _NAMED[field][value]
@@ -105,7 +105,7 @@ class TimedProblem:
 
 
 def _header(folder):
-    """The contents of a folder's recording.json; raises if it is no recording."""
+    """The contents of a folder's recording.json; raises if it is none."""
     path = os.path.join(folder, "recording.json")
     if not os.path.exists(path):
         raise FileNotFoundError(
@@ -370,8 +370,8 @@ def _step_ms(model, inputs, kwargs, loss):
 
 
 def _tune_ways(choices, budget, model, inputs, kwargs=None, loss=None, **_):
-    """Times a step by each way of the choices that it meets, with the kernels of
-    that way tuned, and keeps the times; returns Tuned.ways."""
+    """Times a step by each way of the choices that it meets, with that way's
+    kernels tuned, and keeps the times; returns Tuned.ways."""
     timed, end = [], time.monotonic() + budget
     step = model, inputs, kwargs or {}, loss
     for number, (key, (name, ways, current)) in enumerate(choices.items()):
