@@ -320,7 +320,7 @@ def _watch(report):
         report.model.get_submodule(layer.name)._dfgnn_guard = guard
 
 
-def _asked(library, name, subject):
+def _adapted(library, name, subject):
     """The result of an adapter's function of this name for a subject; None if
     the adapter has no such function."""
     function = getattr(library, name, None)
@@ -329,7 +329,7 @@ def _asked(library, name, subject):
 
 def _rewrite(report, library, name, module, undo):
     """Handles a model whose layers are called for each relation."""
-    layers = _asked(library, "restore" if undo else "rewrite", module)
+    layers = _adapted(library, "restore" if undo else "rewrite", module)
     for layer, detail in () if undo else layers or ():
         report.joined.append(Layer(f"{name}.{layer}" if name else layer,
                                    "layer of to_hetero", detail=detail))
@@ -338,7 +338,7 @@ def _rewrite(report, library, name, module, undo):
 def _detailed(libraries, layer, model):
     module = model.get_submodule(layer.name)
     for library in libraries:
-        detail = _asked(library, "detail", module)
+        detail = _adapted(library, "detail", module)
         if detail is not None:
             return layer._replace(detail=detail)
     return layer
@@ -347,7 +347,7 @@ def _detailed(libraries, layer, model):
 def _meet(report, library, name, module, undo, check):
     kind = type(module)
     own, fast = library.without_kernels(kind), library.with_kernels(kind)
-    traced = None if undo or fast or own else _asked(library, "traced", kind)
+    traced = None if undo or fast or own else _adapted(library, "traced", kind)
     other = own if undo else fast
     if traced is not None:
         swap(module, traced)
@@ -361,7 +361,7 @@ def _meet(report, library, name, module, undo, check):
         report.swapped.append(Layer(name, kind.__name__))
         if not undo:
             report._classes.append((module, kind, fast))
-            if _asked(library, "whole", module):
+            if _adapted(library, "whole", module):
                 report._whole += (name + "." if name else "",)
     elif own is not None:
         report.already.append(Layer(name, kind.__name__))
@@ -378,7 +378,7 @@ def _reach(report, library, name, module, undo):
     dfgnn."""
     kind = type(module)
     if undo:
-        own = _asked(library, "without_functions", kind)
+        own = _adapted(library, "without_functions", kind)
         if own is not None:
             swap(module, own)
         return
@@ -386,7 +386,7 @@ def _reach(report, library, name, module, undo):
            for layer in (*report.swapped, *report.already,
                          *[layer for layer, _ in report._traced])):
         return  # a layer looks at the modules inside it
-    derived = _asked(library, "with_functions", kind)
+    derived = _adapted(library, "with_functions", kind)
     if derived is not None:
         swap(module, derived)
         report._classes.append((module, kind, derived))

@@ -319,7 +319,7 @@ def _compiled(run, make, args, **options):
         raise
     except Exception as error:
         if _is_dynamos(error):
-            raise TraceError(_told(error)) from None
+            raise TraceError(_in_words(error)) from None
         raise
     finally:
         _thread.quiet = False
@@ -346,7 +346,7 @@ _PLAIN = {
 }
 
 
-def _told(error):
+def _in_words(error):
     """An error of Dynamo's as text: the user's line and the reason."""
     stack = getattr(error, "real_stack", None)
     line = line_of("\n".join(f'File "{f.filename}", line {f.lineno}'

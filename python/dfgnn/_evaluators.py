@@ -274,10 +274,10 @@ class Torch(Recorder):
                 (*rows, *shape[:-1], *(v.shape or (1,))[-1:])]], -1)
 
     def make(self, name, values, numbers, place, shape):
-        return Value(self, self._made(name, values, numbers, place, shape),
+        return Value(self, self._operation(name, values, numbers, place, shape),
                      place, shape)
 
-    def _made(self, name, values, numbers, place, shape):
+    def _operation(self, name, values, numbers, place, shape):
         if name in OVER_EDGES:
             return self._over(name, values[0])
         if name in ("linear", "matmul"):

@@ -90,14 +90,14 @@ class Facts:
             return Fact(node.place, rows_of(node.shape), True, "given")
         name = canonical(node.name)
         if node.name in _MADE or node.name in ("full", "new_full"):
-            return self._made(node)
+            return self._constant(node)
         gathered = self._gathered(node, name)
         if gathered is not None:
             return gathered
         reduced = self._reduced(node, name)
         return reduced if reduced is not None else self._row(node, name)
 
-    def _made(self, node):
+    def _constant(self, node):
         number = _MADE.get(node.name)
         if number is None:
             number = node.kwargs.get("fill_value", node.args[-1])

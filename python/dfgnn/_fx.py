@@ -74,15 +74,15 @@ class Rows:
             if end:
                 ends[node] = end
             elif name == "index_select" and ends.get(
-                    _given(node, 2, "index"), "ij") != "ij":
-                sizes[ends[_given(node, 2, "index")]].append(node)
+                    _keyword(node, 2, "index"), "ij") != "ij":
+                sizes[ends[_keyword(node, 2, "index")]].append(node)
             elif name == "getitem" and not isinstance(args[1], (
                     tuple, slice)) and ends.get(args[1], "ij") != "ij":
                 sizes[ends[args[1]]].append(node)
             elif canonical(name) in ("scatter_add", "scatter_reduce",
                                      "index_add") and ends.get(
-                    _given(node, 2, "index"), "ij") != "ij":
-                end = ends[_given(node, 2, "index")]
+                    _keyword(node, 2, "index"), "ij") != "ij":
+                end = ends[_keyword(node, 2, "index")]
                 reduced.add(end)
                 sizes[end].append(node)
         self.flipped = reduced == {"0"}
@@ -176,7 +176,7 @@ def _meta(node):
         node, torch.fx.Node) else None
 
 
-def _given(node, place, name):
+def _keyword(node, place, name):
     return node.args[place] if len(node.args) > place else \
         node.kwargs.get(name)
 
@@ -465,11 +465,11 @@ class Notes:
 
     def _keep(self, node, name):
         """Notes the statistics that a call writes to."""
-        if not (_given(node, 5, "training") or _given(
+        if not (_keyword(node, 5, "training") or _keyword(
                 node, 5, "use_input_stats")):
             return
         for k, keyword in enumerate(("running_mean", "running_var"), 1):
-            buffer = _given(node, k, keyword)
+            buffer = _keyword(node, k, keyword)
             if buffer is None:
                 continue
             if len(buffer.users) > 1 or self._value(buffer).key is None:

@@ -151,7 +151,7 @@ class Edges:
     def _list(self):
         """The caller's edge list if it still exists and is unchanged, else
         edge_index."""
-        entry = self._given
+        entry = self._edge_list
         if entry is not None:
             edges, known = entry[0](), entry[1]
             if edges is not None and is_stamped(edges, known):

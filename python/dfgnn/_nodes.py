@@ -81,11 +81,11 @@ class Noted(_evaluators.Torch):
         self._sizes = {DST: DESTINATIONS, SRC: SOURCES,
                        EDGE: EDGES}
         self._index = {
-            place: self._given(("index", end), (EDGES,), torch.int64,
-                               EDGE, end)
+            place: self._argument(("index", end), (EDGES,), torch.int64,
+                                  EDGE, end)
             for place, end in ((DST, "i"), (SRC, "j"))}
 
-    def _given(self, key, shape, dtype, place, end=None):
+    def _argument(self, key, shape, dtype, place, end=None):
         node = Node(None, str(key), (), {}, torch.empty(
             shape, dtype=dtype, device="meta"), "", place, key, end)
         self.nodes.append(node)
@@ -108,7 +108,7 @@ class Noted(_evaluators.Torch):
             refuse("an MLP on edges has no tensors of relations")
         rows = () if place == PARAM else (self._sizes[place],)
         key = "given", len(self.tensors) - 1
-        return self._given(key, rows + shape, tensor.dtype, place)
+        return self._argument(key, rows + shape, tensor.dtype, place)
 
     def whole(self, name, values, *numbers):
         values = [None if v is None else self.value(v) for v in values]
@@ -134,13 +134,13 @@ class Noted(_evaluators.Torch):
         self._linear[product] = x, weight.handle
         return product
 
-    def _made(self, name, values, numbers, place, shape):
+    def _operation(self, name, values, numbers, place, shape):
         known = self._linear.get(values[0].handle) if name == "+" else None
         bias = values[-1]
         if known and bias.place == PARAM and bias.shape == shape[-1:] and \
                 not isinstance(bias.handle, float):
             return self.call(F.linear, *known, bias.handle)
-        return super()._made(name, values, numbers, place, shape)
+        return super()._operation(name, values, numbers, place, shape)
 
     def _over(self, name, v):
         what, end = name.rsplit("_", 1)

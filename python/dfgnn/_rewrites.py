@@ -85,7 +85,7 @@ class _Match:
     def fact(self, node):
         return self.facts.of(node)
 
-    def own(self, node):
+    def read_once(self, node):
         """Whether one call alone reads a node."""
         return len(self.readers.get(node, ())) == 1
 
@@ -109,7 +109,7 @@ class _Match:
 
     def _inner(self, node):
         node = self.plain(node)
-        if not self.own(node):
+        if not self.read_once(node):
             raise _No
         return node
 
@@ -177,7 +177,7 @@ class _Match:
             activation = _activation(x) if self.by_edge(x) else None
             below = self.plain(x.args[0]) if activation else None
             if not activation or self.fact(node).pure or not self._sums(below) \
-                    or not (self.own(x) and self.own(below)):
+                    or not (self.read_once(x) and self.read_once(below)):
                 break  # x is read by others, too: e' of another MLP
             rest.insert(0, (by_name["weight"], by_name.get("bias")))
             between.append(activation)

@@ -386,7 +386,7 @@ class Stage:
     def __init__(self, stages, wanted, level):
         self.stages, self.wanted, self.level = stages, wanted, level
         self.text = _evaluators.Text()
-        self.inputs, self._made = [], {}
+        self.inputs, self._values = [], {}
         self.outputs = list(wanted[level])
         values = [self._output(node) for node in self.outputs]
         self._check_types()
@@ -425,10 +425,10 @@ class Stage:
 
     def emit(self, node):
         node = self.stages.facts.now(node)
-        value = self._made.get(node)
+        value = self._values.get(node)
         if value is None:
             with at_line(node.line):
-                value = self._made[node] = self._emit(node)
+                value = self._values[node] = self._emit(node)
         if not isinstance(value, Value):
             return value
         # a copy, since an output changes its place

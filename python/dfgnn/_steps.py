@@ -140,7 +140,7 @@ class Steps:
         return tensor.index_select(
             0, run.graph.dst if fact.place == DST else run.graph.src)
 
-    def _met(self, run, node):
+    def _by_node(self, run, node):
         """The tensor by node of a gather.  Nodes without an edge get the values
         of another: nothing is computed for them that is not for an edge, and
         what they hold, such as NaN, reaches no gradient."""
@@ -174,8 +174,8 @@ class Steps:
 
         def argument(x):
             if isinstance(x, Node):
-                return self._by_edge(run, x) if wide else \
-                    self._met(run, x) if by_node else self._native(run, x)[0]
+                return self._by_edge(run, x) if wide else self._by_node(
+                    run, x) if by_node else self._native(run, x)[0]
             return number(x) if isinstance(x, int) else x
         if node.flat:  # as almost all are
             args = [argument(x) for x in node.args]

@@ -310,7 +310,7 @@ def _copied(pointer, count, kind):
     return view(pointer, count, TORCH_TYPES[kind], torch.device("cpu")).clone()
 
 
-def _taken(pointer, family):
+def _graph_of(pointer, family):
     try:
         csr = pointer.contents
         graph_ptr = None
@@ -330,7 +330,7 @@ def generate(spec, family=None):
     dfgnn-graph(1) lists the kinds."""
     pointer = ctypes.POINTER(_abi.Csr)()
     check(library().dfgnn_csr_generate(ctypes.byref(pointer), spec.encode()))
-    return _taken(pointer, family)
+    return _graph_of(pointer, family)
 
 
 def read(path, family=None):
@@ -338,7 +338,7 @@ def read(path, family=None):
     pointer = ctypes.POINTER(_abi.Csr)()
     check(library().dfgnn_csr_read(ctypes.byref(pointer),
                                    str(path).encode()))
-    return _taken(pointer, family)
+    return _graph_of(pointer, family)
 
 
 # ---- what torch.jit.trace records --------------------------------------------

@@ -114,7 +114,7 @@ class Graph(Edges):
 
     _arrays = None  # (offsets, indices, edge order), once they are asked for
     _columns = None
-    _given = None  # (weak reference to an edge_index, its version)
+    _edge_list = None  # (weak reference to an edge_index, its version)
     trusted = False
     _edges = None  # how many edges there are, once that is known
     graph_ptr = family = name = _handle = None
@@ -217,7 +217,7 @@ class Graph(Edges):
             graph.loops, graph.unlooped_edges = min(sizes), edges
         graph._handle = handle
         if not edge_index.is_inference():
-            graph._given = weakref.ref(edge_index), stamp(edge_index)
+            graph._edge_list = weakref.ref(edge_index), stamp(edge_index)
         return graph
 
     def _make_handle(self):

@@ -114,7 +114,7 @@ def _wide_serves(traced, graph):
 class EdgeProgram(MessageFunction):
     """The program that :func:`edge_program` makes of a function."""
 
-    _told = False  # why a GPU runs torch's operations
+    _warned = False  # why a GPU runs torch's operations
 
     def __init__(self, function, reduce):
         super().__init__(function, reduce)
@@ -352,14 +352,14 @@ class EdgeProgram(MessageFunction):
         wanted = [differentiated and w for *_, w in kinds]
         if any(wanted):
             program = program.keep((True,) * out, wanted)
-        result_types = _program_calls.types_of(program, recorder.tensors,
-                                   [kind] * len(program.outputs))
+        result_types = _program_calls.types_of(
+            program, recorder.tensors, [kind] * len(program.outputs))
         return single, random, out, tuple(
             _program_operator.numbers_of(result_types)), program.name
 
     def _tell(self, graph, reason):
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             warnings.warn(
                 f"edge program {self.__name__} runs as torch operations on "
                 f"{graph.device}, with values of every edge in memory: "

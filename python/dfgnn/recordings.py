@@ -219,13 +219,13 @@ class Recording:
                 handle = _handle.named(handle, name)
             reports[k] = _tuned.measure(
                 handle.context.handle, handle.pointer, timed.problem,
-                min(left, max(share, 0.5)), _told(
+                min(left, max(share, 0.5)), _step_progress(
                     progress, timed, k, len(self.problems)))
         _execute.forget_plans()
         return reports
 
 
-def _told(progress, timed, k, count):
+def _step_progress(progress, timed, k, count):
     if progress is None:
         return None
     return lambda done, message: progress(
