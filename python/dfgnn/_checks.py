@@ -16,7 +16,7 @@ _MOST_NODES = 0x7fffffff
 
 
 def exact(dtype):
-    """The type in which the library has sums and scores of tensors of a type."""
+    """The type of the library's sums and scores of tensors of a type."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

@@ -1,7 +1,7 @@
-"""The counts that a captured step reads, such as how many graphs a batch has, how
-many nodes a mask takes or whether all numbers of one are True: what its first
-steps saw is a constant of its recording, and each replay checks on the device that
-it still is."""
+"""The counts that a captured step reads, such as how many graphs a batch has,
+how many nodes a mask takes or whether all numbers of one are True: what its
+first steps saw is a constant of its recording, and each replay checks on the
+device that it still is."""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -35,8 +35,8 @@ _VARIES = {
 
 
 class Varies(RuntimeError):
-    """A mask of a step takes another number of rows in each call, or a condition
-    holds in some."""
+    """A mask of a step takes another number of rows in each call, or a
+    condition holds in some."""
 
 
 class Faults:
@@ -136,7 +136,7 @@ class Counts:
 
 class Reading(TorchFunctionMode):
     """Where counts are those of Counts: int(index.max()), int(mask.sum()),
-    bool(mask.all()), torch.equal() and the rows of x[mask] and mask.nonzero()."""
+    bool(mask.all()), torch.equal(), and rows of x[mask] and mask.nonzero()."""
 
     def __init__(self, counts):
         super().__init__()

@@ -1,7 +1,7 @@
 """Functions that run by what is made of their graphs, which torch.compile's
 Dynamo finds and whose guards say when one holds.
 
-Dynamo takes what classes have for constants, so that classes are looked at here.
+Dynamo takes what classes have for constants, so that we look at classes here.
 """
 
 import dis
@@ -242,8 +242,8 @@ def _copy(function):
 
 
 class _Utils:
-    """The functions of torch._dynamo.utils that Dynamo's code calls, without what keeps it
-    from tracing that: nothing is traced."""
+    """The functions of torch._dynamo.utils that Dynamo's code calls, without
+    what keeps it from tracing that: nothing is traced."""
 
     @staticmethod
     def call_size(x, i):
@@ -327,8 +327,8 @@ def _compiled(run, make, args, **options):
 
 
 def _is_dynamos(error):
-    """Whether Dynamo has failed, and not what it ran.  As it puts the reasons for
-    another graph into words it asks for what this call does not have."""
+    """Whether Dynamo has failed, and not what it ran.  As it puts the reasons
+    for another graph into words it asks for what this call does not have."""
     return isinstance(error, (
         TorchDynamoException, FailOnRecompileLimitHit)) or any(
             frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons"

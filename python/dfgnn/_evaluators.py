@@ -177,9 +177,9 @@ _ALONG = {"sum", "mean", "amax", "amin", "logsumexp"}
 
 
 class Torch(Recorder):
-    """Computes with torch's operations: a value is a tensor [rows, its axes], of
-    a parameter one without rows, or a number.  seed: of dropout, as the library
-    draws it, or None for torch's."""
+    """Computes with torch's operations: a value is a tensor [rows, its axes],
+    of a parameter one without rows, or a number.  seed: of dropout, as the
+    library draws it, or None for torch's."""
 
     def __init__(self, graph, seed=None):
         super().__init__()
@@ -206,7 +206,7 @@ class Torch(Recorder):
             x, float) else x for x in a]
 
     def _at(self, v, place, rank=0):
-        """The rows of a value that a place has, with axes of size 1 before its own."""
+        """The rows of a value at a place, with axes of size 1 before its own."""
         x = v.handle
         if isinstance(x, float) or v.place == PARAM:
             return x

@@ -1,6 +1,6 @@
-"""Running plans: tensors in, tensors out.  Calls of operators and of edge programs
-are one: a recipe on the graph has a Call for each of its passes, which is a
-plan of the library and the form of its arguments."""
+"""Running plans: tensors in, tensors out.  Calls of operators and of edge
+programs are one: a recipe on the graph has a Call for each of its passes, which
+is a plan of the library and the form of its arguments."""
 
 import ctypes
 import functools
@@ -50,7 +50,7 @@ def sum_settings():
     return _SUMS[int(torch.are_deterministic_algorithms_enabled())]
 
 
-# ---- plans --------------------------------------------------------------------
+# ---- plans -------------------------------------------------------------------
 
 _generation = 0
 
@@ -202,10 +202,10 @@ def _program_args(count):
 
 
 class Form:
-    """The arguments of calls except for the tensors that each tells: those of the
-    fields, in their order.  links: (the offset of a pointer in the arguments,
-    that of what it points to, behind dfgnn_args).  The plans of many graphs
-    share it."""
+    """The arguments of calls except for the tensors that each tells: those of
+    the fields, in their order.  links: (the offset of a pointer in the
+    arguments, that of what it points to, behind dfgnn_args).  The plans of many
+    graphs share it."""
 
     __slots__ = ("template", "links", "fields", "types", "slots", "packed")
 
@@ -280,11 +280,11 @@ class Call:
 
 
 class Recipe:
-    """The state that calls on one graph with the same settings, shapes and types share:
-    they are made once, and the graph's handle keeps them.  calls has a Call for
-    each key: a pass, and what else a problem depends on.  Of several that threads
-    make at once the first stays, which setdefault() sees to: its calls are
-    counted until they are measured."""
+    """The state that calls on one graph with the same settings, shapes and
+    types share: they are made once, and the graph's handle keeps them.  calls
+    has a Call for each key: a pass, and what else a problem depends on.  Of
+    several that threads make at once the first stays, which setdefault() sees
+    to: its calls are counted until they are measured."""
 
     __slots__ = ("calls",)
 

@@ -2,8 +2,8 @@
 compute, edge by edge.
 
 They serve what the kernels do not do (derivatives of derivatives, gradients
-through returned weights, a type or a pass without a variant), and the tests as a
-second opinion.  The gradient of a program is a program again, and holds no
+through returned weights, a type or a pass without a variant), and the tests as
+a second opinion.  The gradient of a program is a program again, and holds no
 features of edges.  Tensors by edge are in the graph's own order; scores are
 [E, H], messages [E, H, D].
 """
@@ -339,8 +339,8 @@ def sums(way, graph, op, fields, saved=None):
 # ---- any operator -----------------------------------------------------------
 
 def run(way, graph, spec, shown, inputs, seed, settings, saved=None):
-    """The results that shown names ("out", "weights", "lse") of a call, as often
-    differentiable as wanted.
+    """The results that shown names ("out", "weights", "lse") of a call, as
+    often differentiable as wanted.
 
     way: ByTorch or ByProgram.
     saved: what forward kept, by field, if known.

@@ -511,8 +511,8 @@ class Guard:
 
 
 class Compilation(Guard):
-    """The way that a model's call runs: the model as it is, or as torch.compile makes
-    it, once its layers have their paths."""
+    """The way that a model's call runs: the model as it is, or as torch.compile
+    makes it, once its layers have their paths."""
 
     words = "as torch.compile makes it", "as it is"
 

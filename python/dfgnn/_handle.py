@@ -95,7 +95,7 @@ class Handle:
         if ending() or self.process != _device.process:
             return
         _left.ended.append((self.pointer, self.owned_plans))
-        # memory that a stream gives back while it is recorded ends the recording
+        # memory that a stream returns while it is recorded ends the recording
         if not (self.context.on_gpu and _is_recorded()):
             while _left.ended:
                 _destroy(*_left.ended.pop())

@@ -139,7 +139,7 @@ def version():
     return library().dfgnn_version().decode()
 
 
-# ---- the extension ------------------------------------------------------------
+# ---- the extension -----------------------------------------------------------
 
 _EXTENSION = "dfgnn_call"
 
@@ -165,18 +165,18 @@ def _address(name):
 
 extension = _load()
 call = None if extension is None else extension.call
-# the functions that graphs of batches and their plans are made with, in the order
-# of the extension's call_library
+# the functions that graphs of batches and their plans are made with, in the
+# order of the extension's call_library
 functions = b"" if extension is None else struct.pack("@5P", *map(_address, (
     "dfgnn_graph_create_deferred", "dfgnn_graph_destroy_on",
     "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")))
 
 
 def form(template, links, slots):
-    """The description of calls for the extension: where in the arguments, which begin
-    as the template does, pointers are, and the strides of each, or -1, and how
-    many bytes into its memory it points.  links: where pointers to parts of the
-    arguments are, and those parts."""
+    """The description of calls for the extension: where in the arguments, which
+    begin as the template does, pointers are, and the strides of each, or -1,
+    and how many bytes into its memory it points.  links: where pointers to
+    parts of the arguments are, and those parts."""
     if call is None:
         return None
     execute = ctypes.cast(library().dfgnn_execute, ctypes.c_void_p).value

@@ -339,8 +339,8 @@ class Gate(Link):
 
 
 class Finish(Link):
-    """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
-    the columns of another tensor, and a bias."""
+    """out [N, C], from x [N, H * D]: all heads side by side, or their mean;
+    plus the columns of another tensor, and a bias."""
 
     def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None):
         self.x, self.out, self.heads = x, out, heads

@@ -1,6 +1,6 @@
 """Measuring calls: the times of those that a step makes, and of the kernels of
-those whose graph comes again, once a problem and machine, from which later plans
-are chosen."""
+those whose graph comes again, once a problem and machine, from which later
+plans are chosen."""
 
 import contextlib
 import ctypes
@@ -18,7 +18,7 @@ from ._library import library
 
 CALLS = 3  # the call of a graph that measures
 MOST_S = .5
-"""The time that measuring one problem may take; longer kernels race in their calls."""
+"""The seconds to measure one problem; longer kernels race in their calls."""
 YOUNG_S = 1.
 """Batches of a loader are gone by then.  The first of them is measured, and its
 measurements are near enough for the others."""

@@ -124,8 +124,8 @@ def _sent(reduce, x, factor):
 
 
 class ByTorch:
-    """The parts of a call that read nodes by edge or add edges at nodes, by torch
-    operations; rows of edges are in the graph's order."""
+    """The parts of a call that read nodes by edge or add edges at nodes, by
+    torch operations; rows of edges are in the graph's order."""
 
     def __init__(self, graph):
         self.graph = graph

@@ -1,5 +1,5 @@
-"""MLPs on edges by the library's kernels, with gradients; and while torch.compile
-traces, as a family of _torch_library.py, whose calls say their settings, whether
+"""MLPs on edges by the library's kernels, with gradients; while torch.compile
+traces, as a family of _torch_library.py, whose calls have their settings, if
 inner values are kept for a gradient, and which of their tensors are there."""
 
 import ctypes
@@ -54,8 +54,8 @@ def _mlp_of(settings, dtype, tensors, listed):
 
 
 class Recipe:
-    """The state that calls of an MLP of the same settings, shapes and types share.  The
-    methods take the graph.
+    """The state that calls of an MLP of the same settings, shapes and types
+    share.  The methods take the graph.
 
     fields: of the tensors of a call, in their order.
     outs: (field, shape) of what a call returns.

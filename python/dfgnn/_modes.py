@@ -166,9 +166,9 @@ def autocast_dtype(device_type):
 
 
 def common_type(tensors):
-    """The type in which a call of several computes, None passed over: that of the
-    autocast region, unless one is of float64, else the one that torch promotes
-    to."""
+    """The type in which a call of several computes, None passed over: that of
+    the autocast region, unless one is of float64, else the one that torch
+    promotes to."""
     first, *rest = (t for t in tensors if t is not None)
     kind, lower = first.dtype, autocast_dtype(first.device.type)
     for tensor in rest:

@@ -58,8 +58,8 @@ _PLAIN = frozenset((int, float, bool, str, type(None), bytes, types.ModuleType,
 
 
 def plain(value, depth=0):
-    """The values that a function finds outside of itself, to be compared; raises
-    TypeError where it may change without another value being there."""
+    """The values that a function finds outside of itself, to be compared;
+    raises TypeError where it may change without another value being there."""
     kind = type(value)
     if kind in _PLAIN or kind.__module__ == "torch" and kind.__name__ == "dtype":
         return value

@@ -13,8 +13,8 @@ from ._checks import DTYPES, check_tensor, describe, exact
 from ._execute import Field, new, operator_form, source_of
 from ._library import check, library
 
-# A tensor of a pass: field is its member of dfgnn_args, name what users call it.
-# dims: a letter for each dimension: N destinations, M sources, H heads, D
+# A tensor of a pass: field is its member of dfgnn_args, name what users call
+# it.  dims: a letter for each dimension: N destinations, M sources, H heads, D
 # features of a head, E edges, F features of an edge, P = H * D.  scalar: the
 # library reads float32, or float64 beside features of float64.
 Tensor = namedtuple("Tensor", "name field dims scalar index strided flag "

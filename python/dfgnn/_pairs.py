@@ -1,4 +1,4 @@
-"""Attention of all nodes of a graph to each other, for each graph of a batch."""
+"""Attention of all nodes of a graph to each other, by graph of a batch."""
 
 from typing import Optional
 

@@ -21,9 +21,9 @@ from .errors import UnsupportedError
 # ---- calls ------------------------------------------------------------------
 
 class _Recipe(_execute.Recipe):
-    """The state that calls of a program share.  Its tensors are those that the program
-    declares; calls has one for False, and one for True where the device has no
-    variant of the operator that the program is.
+    """The state that calls of a program share.  Its tensors are those that the
+    program declares; calls has one for False, and one for True where the device
+    has no variant of the operator that the program is.
 
     outs: (shape, dtype) of each output; types: of inputs and outputs.
     places: the number of the tensor of each field of a call: an operator may

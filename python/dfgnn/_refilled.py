@@ -159,8 +159,8 @@ _OF_SIZES = {"by_node", "type_begins", "by_relation", "blocks", "in_turn"}
 
 
 class RefilledRelations(HeteroGraph):
-    """The HeteroGraph of EdgeBuffers by relation.  Which edges there are changes
-    from step to step, so that no layout depends on their number."""
+    """The HeteroGraph of EdgeBuffers by relation.  Which edges there are
+    changes from step to step, so that no layout depends on their number."""
 
     def __init__(self, buffers, num_nodes):
         self._set_schema(buffers, num_nodes)

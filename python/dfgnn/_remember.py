@@ -1,5 +1,5 @@
-"""What was derived from tensors, kept as long as they live unchanged; and what a
-step of dfgnn.capture() reads of it."""
+"""What was derived from tensors, kept as long as they live unchanged; and what
+a step of dfgnn.capture() reads of it."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ class Recording:
     """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
     stamp) of the tensors that kept objects were made of.  counts: a Counts of
     the step, or None.  graph_of_own: the graph of an edge_index that the step
-    itself makes, of num_nodes (sources, destinations); None: one as of others."""
+    itself makes, of num_nodes (sources, destinations); None: as of others."""
 
     def __init__(self, counts=None, graph_of_own=None):
         self.counts, self.graph_of_own = counts, graph_of_own

@@ -5,8 +5,8 @@ the edge make, with a norm, a residual and the reductions that read them, become
 one call of _mlp_kernels.  Sums of a linear map over edges become the linear map
 of sums: W maps a row for each node then, and not for each edge, and nothing of
 its width is by edge.  So do sums of rows times matrices that a linear map makes
-for each edge, as NNConv has them: they are linear in the products of the row and
-the map's argument.
+for each edge, as NNConv has them: they are linear in the products of the row
+and the map's argument.
 """
 
 import math
@@ -245,7 +245,7 @@ def drops(node):
     return bool(training) and p > 0
 
 
-# ---- what takes their place ---------------------------------------------------
+# ---- what takes their place --------------------------------------------------
 
 def readers_of(facts, nodes, outputs):
     """By node, what reads it among these nodes, None for the caller; the nodes
@@ -329,7 +329,7 @@ def _replace(facts, node, stack, readers):
         facts.became[facts.now(old)] = part
 
 
-# ---- sums of linear maps ------------------------------------------------------
+# ---- sums of linear maps -----------------------------------------------------
 
 # A row of sums may be as many times as wide as the map's result, which would be
 # summed otherwise.
@@ -459,11 +459,11 @@ def _moved(facts, node, fact, x, weight, bias):
     return facts._new(F.linear, "linear", (rows, weight), {}, node)
 
 
-# ---- running an MLP -----------------------------------------------------------
+# ---- running an MLP ----------------------------------------------------------
 
 def run(graph, stack, by_node, by_edge, execute):
-    """The outputs of an MLP.  by_node: a node's tensor by node, or of no
-    rows; by_edge: in the caller's order of edges; execute: _mlp_kernels.run, or what
+    """The outputs of an MLP.  by_node: a node's tensor by node, or of no rows;
+    by_edge: in the caller's order of edges; execute: _mlp_kernels.run, or what
     stands for it."""
     parts, edges, weights = {}, [], []
     for term in stack.terms:

@@ -61,7 +61,7 @@ class Times:
 
     before, after: the whole step, as :class:`Spread`.
     layers: the layers that have kernels, and those that were kept, as
-        :class:`Timed`, if the step ran them; slower: those of them that got slower.
+        :class:`Timed`, if the step ran them; slower: those that got slower.
     others: other modules that take a tenth of the step or more.
     fallbacks: (layer's name, reason, calls a step) of the calls that took
         their library's own path.

@@ -271,9 +271,9 @@ def staged(nodes, tree, effects={}, with_dropout=True, whole=True):
                  tree, effects)
 
 
-# ---- edge programs with wide linear maps ---------------------------------------
+# ---- edge programs with wide linear maps -------------------------------------
 
-# the most products that a program computes for an edge: DFGNN_BIND_PRODUCTS of C
+# the most products of a program for an edge: DFGNN_BIND_PRODUCTS of C
 MOST_PRODUCTS = 1 << 14
 
 

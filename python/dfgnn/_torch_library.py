@@ -1,10 +1,10 @@
 """Calls of the library as an operator of torch.library.
 
-torch.compile does not break its graph at an operator that has a fake kernel
-and a derivative.  All calls are one operator, with one of its gradient: pure
-functions of their tensors, and of the name, counts and numbers by which a family
-of calls says the rest.  A Graph is named by its number, or given as an edge_index
-tensor; tensors by edge are in the caller's order.
+torch.compile does not break its graph at an operator that has a fake kernel and
+a derivative.  All calls are one operator, with one of its gradient: pure
+functions of their tensors, and of the name, counts and numbers by which a
+family of calls says the rest.  A Graph is named by its number, or given as an
+edge_index tensor; tensors by edge are in the caller's order.
 """
 
 import functools
@@ -85,8 +85,8 @@ def place(graph, num_src, num_dst):
 
 
 class Family(Kind):
-    """Calls of one kind: subclasses have a name and these methods, and _FAMILIES
-    says where there is one of each."""
+    """Calls of one kind: subclasses have a name and these methods, and
+    _FAMILIES says where there is one of each."""
 
     name = None
 

@@ -3,9 +3,9 @@ text of a program, written value by value.  Nothing here needs torch.
 
 A function of the user's is called with them once; what it does with them is
 told to a recorder (_evaluators.py), which writes the text of a program or
-computes with torch.  Values have the axes of a row of their place, at most three.
-Sums along an axis leave it with size 1, so that the number of a head spreads
-over a row of it.
+computes with torch.  Values have the axes of a row of their place, at most
+three.  Sums along an axis leave it with size 1, so that the number of a head
+spreads over a row of it.
 """
 
 import itertools
@@ -508,7 +508,7 @@ OVER_EDGES = {name: _function_over(name) for name in _OVER_EDGES}
 """By name the functions that reduce over edges, for functions of the user's."""
 
 
-# ---- the text of a program, written value by value ----------------------------
+# ---- the text of a program, written value by value ---------------------------
 
 def _written(x):
     if math.isinf(x):

@@ -30,7 +30,7 @@ class CaptureError(RuntimeError):
 
 
 class DistributedError(RuntimeError):
-    """Ranks of dfgnn.distributed do not fit together, or one of them is gone."""
+    """Ranks of dfgnn.distributed do not fit together, or one is gone."""
 
 
 class LibraryError(ImportError):

@@ -270,8 +270,8 @@ class Graph(Edges):
         return handle
 
     def extend(self, x):
-        """x by sources, from x by the nodes of this process: x itself, except for
-        a DistGraph, whose sources are also nodes of other ranks."""
+        """x by sources, from x by the nodes of this process: x itself, except
+        for a DistGraph, whose sources are also nodes of other ranks."""
         return x
 
     def _make_looped(self):

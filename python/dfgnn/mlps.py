@@ -268,7 +268,7 @@ def edge_mlp(graph, weights, biases=None, **options):
 
 
 def _key(graph, weights, biases, call):
-    """The properties that the checks of a call look at; None if something is no tensor."""
+    """The properties that a call's checks read; None if one is no tensor."""
     try:
         return ("edge_mlp", _execute.generation(),
                 autocast_dtype(graph.device.type),

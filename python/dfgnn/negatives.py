@@ -1,8 +1,8 @@
 """Pairs of nodes without an edge, drawn at random on the device of the edges.
 
-The signatures and the distributions are PyG's.  No function waits for the device,
-where the graph has room for all pairs that are asked for, so that dfgnn.capture()
-takes them: each replay draws anew.  The generator is torch's.
+The signatures and the distributions are PyG's.  No function waits for the
+device, where the graph has room for all pairs that are asked for, so that
+dfgnn.capture() takes them: each replay draws anew.  The generator is torch's.
 """
 
 import math
@@ -21,7 +21,7 @@ _MOST_SHUFFLED = 1 << 27  # pairs of a batch, which take 40 bytes each
 
 
 class _Free:
-    """The numbers below total that are not in ids [E], where total means none."""
+    """The numbers below total that are not in ids [E]; total means none."""
 
     def __init__(self, ids, total):
         self.ids = ids = ids.sort().values
@@ -42,9 +42,9 @@ class _Free:
                                                        right=True)]
 
 
-# The pairs (row, col) of a graph have numbers below pairs(): (how many there are,
-# the number of each, the pair of each).  n: the nodes; of a bipartite graph
-# those on either side.
+# The pairs (row, col) of a graph have numbers below pairs(): (how many there
+# are, the number of each, the pair of each).  n: the nodes; of a bipartite
+# graph those on either side.
 
 def _pairs(n, m, kind):
     return n * m if kind == "bipartite" else n * (n - 1) // (
@@ -85,8 +85,8 @@ def _uniform(shape, below):
 def _distinct(count, below, least):
     """count different numbers below a tensor, each as likely: the first ones of
     more draws.  least: at most the tensor, and at least 4 count."""
-    # Each draw is new with at least this chance; fewer than count of them are once
-    # in 10^14 calls, which then have a pair twice.
+    # Each draw is new with at least this chance; fewer than count of them are
+    # once in 10^14 calls, which then have a pair twice.
     chance = 1 - count / least
     draws = int((count + 8 * math.sqrt(count) + 64) / chance)
     drawn = _uniform(draws, below)
@@ -99,8 +99,8 @@ def _distinct(count, below, least):
 
 
 def _shuffled(free, total, ends, wanted):
-    """(free numbers, their graphs): of each graph, whose numbers end before ends,
-    as many as are wanted, or all."""
+    """(free numbers, their graphs): of each graph, whose numbers end before
+    ends, as many as are wanted, or all."""
     device = ends.device
     ends = free.until(ends)
     order = torch.rand(total, dtype=torch.float64, device=device).argsort()
@@ -137,8 +137,8 @@ def negative_sampling(
         num_neg_samples: Optional[Union[int, float]] = None,
         method: str = "sparse", force_undirected: bool = False) -> Tensor:
     """[2, n] different pairs of nodes that have no edge, each set of them as
-    likely: num_neg_samples, or all where there are fewer.  The arguments are those
-    of torch_geometric.utils.negative_sampling."""
+    likely: num_neg_samples, or all where there are fewer.  The arguments are
+    those of torch_geometric.utils.negative_sampling."""
     _check(edge_index, method)
     num_nodes = group_count(edge_index) if num_nodes is None else num_nodes
     kind = "bipartite" if not isinstance(num_nodes, int) else \

@@ -3,8 +3,8 @@ operations where no kernel serves; and the same while torch.compile traces, as a
 family of _torch_library.py.
 
 Inputs are those of _operators.OPERATORS, in their order; tensors by edge are in
-the graph's own order, except for edge features of a recipe that is listed, which
-are in the caller's, and for what torch.compile traces.
+the graph's own order, except for edge features of a recipe that is listed,
+which are in the caller's, and for what torch.compile traces.
 """
 
 import functools

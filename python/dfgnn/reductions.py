@@ -2,9 +2,9 @@
 torch_geometric.utils (scatter, segment, softmax) and of torch_scatter (the
 others), and torch_scatter itself, for code that imports it.
 
-The groups of an index are known once, for as long as the tensor lives and is not
-written to: their number, for which nothing waits again, and their graph, where
-kernels reduce them.
+The groups of an index are known once, for as long as the tensor lives and is
+not written to: their number, for which nothing waits again, and their graph,
+where kernels reduce them.
 """
 
 import functools
