@@ -30,7 +30,7 @@ class Call(NamedTuple):
     dst: Tensor
     edges: object
     more: tuple
-    given: dict
+    kwargs: dict
     edge_attr: Optional[Tensor] = None
     edge_weight: Optional[Tensor] = None
 
@@ -40,7 +40,7 @@ class Call(NamedTuple):
             return shares.alone(self)
         single = self.key[0] == self.key[2] and self.src is self.dst
         return self.layer(self.src if single else (self.src, self.dst),
-                          self.edges, *self.more, **self.given)
+                          self.edges, *self.more, **self.kwargs)
 
 
 # ---- which layers go together -----------------------------------------------
@@ -88,11 +88,11 @@ def described(layers):
         else:
             together.setdefault(group_key(layer), []).append(key)
     parts = []
-    for (made, _), keys in together.items():
+    for (kind, _), keys in together.items():
         if len(keys) > 1:
-            parts.append(f"{len(keys)} {made.__name__} in one pass")
+            parts.append(f"{len(keys)} {kind.__name__} in one pass")
         else:
-            reasons.setdefault(f"no other layer is a {made.__name__} of its "
+            reasons.setdefault(f"no other layer is a {kind.__name__} of its "
                                "settings", []).append(keys[0])
     return "; ".join(parts + [
         ", ".join(key if isinstance(key, str) else " ".join(map(str, key))
@@ -147,7 +147,7 @@ def _group_keys(owner, layers):
 def _relation(call):
     """The Relation of a call of a layer that can go together with others, or
     None if this call goes by itself."""
-    layer, src, dst, edges, more, given = call[1:7]
+    layer, src, dst, edges, more, kwargs = call[1:7]
     ready = edges if type(edges) is shares.Normalized else None
     if ready is not None:
         edges = ready.edges
@@ -157,10 +157,10 @@ def _relation(call):
             or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype:
         return None
     kind = kind_of(type(layer))
-    given = {**dict(zip(kind.takes[:1], more)), **given}
-    if len(more) > len(kind.takes[:1]) or set(given) - set(kind.takes):
+    kwargs = {**dict(zip(kind.takes[:1], more)), **kwargs}
+    if len(more) > len(kind.takes[:1]) or set(kwargs) - set(kind.takes):
         return None
-    attr, weight = given.get("edge_attr"), given.get("edge_weight")
+    attr, weight = kwargs.get("edge_attr"), kwargs.get("edge_weight")
     if not fits(attr, weight) or attr is not None and (
             attr.dim() > 2 or attr.size(0) != edges.size(1)):
         return None
@@ -249,12 +249,12 @@ def one_by_one(calls):
 
 
 def added(calls, by_type, by_relation):
-    """By type of destination, in the order of Calls, the sum over all its relations,
-    of the results of run_calls()."""
-    found = {call.key[2]: by_type.get(call.key[2]) for call in calls}
+    """By type of destination, in the order of calls, the sum of run_calls()'s
+    results over all its relations."""
+    results = {call.key[2]: by_type.get(call.key[2]) for call in calls}
     for (_, _, kind), part in by_relation.items():
-        found[kind] = part if found[kind] is None else found[kind] + part
-    return found
+        results[kind] = part if results[kind] is None else results[kind] + part
+    return results
 
 
 def _watched():

@@ -47,21 +47,21 @@ def parts_of(graph):
         pairs = graph.pairs(graph.by_node("src"))
         within, begin = pairs.within, graph.by_node("src").begin
         first = [0, *itertools.accumulate(graph.counts)]
-        found = []
+        parts = []
         for r, ((source, _, _), count) in enumerate(zip(graph.relations,
                                                         graph.counts)):
             if not count:
-                found.append(None)
+                parts.append(None)
                 continue
             edges = slice(first[r], first[r] + count)
             rows = slice(pairs.starts[r], pairs.starts[r + 1] + 1)
             order = within.edge_order
-            found.append(Graph(
+            parts.append(Graph(
                 within.offsets[rows] - first[r],
                 within.indices[edges] - begin[r], graph.num_src[source],
                 edge_order=None if order is None else order[edges] - first[r],
                 trusted=True, family=graph.family))
-        return found
+        return parts
     return graph._derive("parts by relation", make)
 
 
@@ -86,13 +86,13 @@ def scores(graph, x, of_src, of_dst):
         parts.append((rows, joined(weights), len(weights)))
         first += rows.size(0) * len(weights)
     heads = of_src[0].size(0)
-    made = tables([rows for rows, *_ in parts],
-                  [weight for _, weight, _ in parts]).view(-1, heads)
-    of_pairs = made.index_select(0, graph.pairs_in(
+    table = tables([rows for rows, *_ in parts],
+                   [weight for _, weight, _ in parts]).view(-1, heads)
+    of_pairs = table.index_select(0, graph.pairs_in(
         Layout(tuple(begin), tuple(step), first)))
-    made = [part.view(-1, count, heads) for part, (_, _, count) in zip(
-        made.split([rows.size(0) * count for rows, _, count in parts]), parts)]
-    return of_pairs, {kind: made[number][:, slot:]
+    products = [part.view(-1, count, heads) for part, (_, _, count) in zip(
+        table.split([rows.size(0) * count for rows, _, count in parts]), parts)]
+    return of_pairs, {kind: products[number][:, slot:]
                       for kind, (number, slot) in sources.items()}
 
 
@@ -127,10 +127,10 @@ def gat(graph, x, like, weights, score_dst, score_src, edge_score):
             continue
         kind = graph.relations[r][0]
         slot = blocks[kind].relations.index(r)
-        given = (part, like, sources[r], x[kind], weights[r],
-                 score_dst[starts[r]:starts[r + 1]],
-                 score_src[kind][:, slot], parts[r])
-        outs.append(_one(*given))
+        arguments = (part, like, sources[r], x[kind], weights[r],
+                     score_dst[starts[r]:starts[r + 1]],
+                     score_src[kind][:, slot], parts[r])
+        outs.append(_one(*arguments))
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 

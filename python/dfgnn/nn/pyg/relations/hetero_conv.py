@@ -23,23 +23,23 @@ from .rows import Features
 def _calls(module, x, edge_index_dict, more, kwargs):
     """The Calls that PyG's HeteroConv makes of Features; more: further dicts
     by relation."""
-    found, further = [], (*more, *kwargs.values())
+    calls, further = [], (*more, *kwargs.values())
     for key, layer in module.convs.items():
         src, _, dst = key
-        by_nodes = any(src in given or dst in given for given in further)
+        by_nodes = any(src in by_key or dst in by_key for by_key in further)
         if key not in edge_index_dict and not any(
-                key in given for given in further):
+                key in by_key for by_key in further):
             continue
         if key not in edge_index_dict or by_nodes or src not in x.src \
                 or dst not in x.dst:
             raise Other("it is called with features or edges that are not "
                         "there, or arguments by nodes")
-        found.append(Call(
+        calls.append(Call(
             key, layer, x.src[src], x.dst[dst], edge_index_dict[key],
-            tuple(given[key] for given in more if key in given),
-            {name[:-5]: given[key] for name, given in kwargs.items()
-             if key in given}))
-    return found
+            tuple(by_key[key] for by_key in more if key in by_key),
+            {name[:-5]: by_key[key] for name, by_key in kwargs.items()
+             if key in by_key}))
+    return calls
 
 
 def _reduced(module, calls, by_type, by_relation):
@@ -86,7 +86,7 @@ def _forward(module, kwargs, args):
         raise Other("it is called with other arguments than x_dict, "
                     "edge_index_dict and features of edges")
     if not all(name in ("edge_attr_dict", "edge_weight_dict")
-               and isinstance(given, dict) for name, given in kwargs.items()):
+               and isinstance(value, dict) for name, value in kwargs.items()):
         raise Other("its layers get other arguments than features of edges")
     x_dict, edge_index_dict, *more = args
     return _run(module, _calls(module, Features(x_dict, x_dict),
@@ -104,8 +104,8 @@ def _plan(module):
     """(operator, linear layer of sums, of own features) if all layers do the
     same and can go together; else None."""
     layers = list(module.convs.values())
-    found = set(map(group_key, layers))
-    if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
+    keys = set(map(group_key, layers))
+    if len(keys) != 1 or None in keys or module.aggr not in ("sum", "mean"):
         return None
     first = layers[0]
     linears = kind_of(type(first)).linears(first)
@@ -136,11 +136,11 @@ def _fits(x_dict, edges, keys):
 def _traced(module, x_dict, edges):
     """The dict of results, or None where layers go one by one."""
     keys = [key for key in module.convs.keys() if key in edges]
-    made = module._dfgnn_plan()
-    if made is None or not _fits(x_dict, edges, keys):
+    plan = module._dfgnn_plan()
+    if plan is None or not _fits(x_dict, edges, keys):
         return None
     return {kind: _of_type(module, x_dict, edges, kind, [
-        key for key in keys if key[2] == kind], *made)
+        key for key in keys if key[2] == kind], *plan)
         for kind in dict.fromkeys(key[2] for key in keys)}
 
 
@@ -149,15 +149,15 @@ def _of_type(module, x_dict, edges, kind, keys, op, of_sums, of_own):
     kinds = list(dict.fromkeys(end for key in keys
                                for end in (key[0], key[2])))
     number = {kind: n for n, kind in enumerate(kinds)}
-    made = operator.sums(
+    reduced = operator.sums(
         [x_dict[kind] for kind in kinds], [edges[key] for key in keys],
         [number[end] for key in keys for end in (key[0], key[2])], op)
     layers = [module.convs[key] for key in keys]
-    out = _linear_of(layers, of_sums, made.view(
-        x_dict[kind].size(0), len(layers) * made.size(1)), 1)
-    own = [layer for layer in layers if hasattr(layer, of_own)]
-    if own:
-        out = out + _linear_of(own, of_own, x_dict[kind], None)
+    out = _linear_of(layers, of_sums, reduced.view(
+        x_dict[kind].size(0), len(layers) * reduced.size(1)), 1)
+    root_layers = [layer for layer in layers if hasattr(layer, of_own)]
+    if root_layers:
+        out = out + _linear_of(root_layers, of_own, x_dict[kind], None)
     return out / len(layers) if module.aggr == "mean" and \
         len(layers) > 1 else out
 
@@ -187,11 +187,11 @@ class HeteroConv(pyg.HeteroConv):
         if len(args_dict) > 1 and isinstance(args_dict[1], HeteroGraph):
             return _on_graph(self, kwargs_dict, *args_dict)
         if compiling():
-            found = None
+            result = None
             if len(args_dict) == 2 and not kwargs_dict:
-                found = _traced(self, *args_dict)
+                result = _traced(self, *args_dict)
             return super().forward(*args_dict, **kwargs_dict) \
-                if found is None else found
+                if result is None else result
         try:
             return _forward(self, kwargs_dict, args_dict)
         except Other as reason:

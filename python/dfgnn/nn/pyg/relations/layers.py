@@ -72,8 +72,8 @@ def _parameters(relations, name):
 
 
 def _has_bias(layer, *names):
-    found = map(vars(layer)["_modules"].get, names)
-    return tuple(getattr(module, "bias", None) is None for module in found)
+    modules = map(vars(layer)["_modules"].get, names)
+    return tuple(getattr(module, "bias", None) is None for module in modules)
 
 
 def _aggregation(layer):
@@ -163,21 +163,21 @@ def _edge_parts(relations):
 def _of_edges(parts, project):
     """A tensor by the edges of all relations: project(number, features) of each
     relation's, zeros of one without; None if no relation has features."""
-    made = {number: project(number, part) for number, part in
-            enumerate(parts) if not isinstance(part, int)}
-    if not made:
+    projected = {number: project(number, part) for number, part in
+                 enumerate(parts) if not isinstance(part, int)}
+    if not projected:
         return None
-    like = next(iter(made.values()))
-    return joined([made[number] if number in made else
+    like = next(iter(projected.values()))
+    return joined([projected[number] if number in projected else
                    like.new_zeros(part, like.size(1))
                    for number, part in enumerate(parts)])
 
 
 def _edge_table(like, parts, weights):
     """[E, H, C] the projected features of edges, or None."""
-    made = _of_edges(parts, lambda number, part: F.linear(
+    table = _of_edges(parts, lambda number, part: F.linear(
         part, weights[number]))
-    return None if made is None else made.view(like.shape)
+    return None if table is None else table.view(like.shape)
 
 
 def _gat_weights(layer):
@@ -265,14 +265,14 @@ def _gatv2(graph, x, relations, summed):
             graph.device, graph.num_edges,
             like.heads * like.channels) == "each relation":
         raise Other("the kernels of each relation are faster than one pass")
-    x, att, *given = leading.enter(
+    x, att, *lists = leading.enter(
         x, [a[0] for a in _parameters(relations, "att")],
         *_linears(relations, "lin_r"), *_linears(relations, "lin_l"),
         *_edge_parts(relations))
-    edges = _edge_table(like, *given[4:])
+    edges = _edge_table(like, *lists[4:])
     rows, cast = Rows(graph, summed), in_product_type(x)
-    query = rows.project(cast.dst, *given[:2]).view(like.shape)
-    value = sent(graph, cast.src, given[2:4])[0].view(like.shape)
+    query = rows.project(cast.dst, *lists[:2]).view(like.shape)
+    value = sent(graph, cast.src, lists[2:4])[0].view(like.shape)
     out = outside_autocast(
         _dynamic, rows.matrix,
         {"x": query, "att": rows.spread(att).to(value.dtype)}, {"x": value},
@@ -301,14 +301,14 @@ def _transformer(graph, x, relations, summed):
         _gated(relations[number].layer, out, x.dst[kind])
     if first.root_weight and post is None:
         skip = _own(relations, "lin_skip")
-    x, *given = leading.enter(
+    x, *lists = leading.enter(
         x, *_linears(relations, "lin_query"), *_linears(relations, "lin_key"),
         *_linears(relations, "lin_value"), *_edge_parts(relations))
-    edges = _edge_table(like, *given[6:])
+    edges = _edge_table(like, *lists[6:])
     rows, cast = Rows(graph, summed and post is None), in_product_type(x)
     query, key, value = (t.view(like.shape) for t in (
-        rows.project(cast.dst, *given[:2]),
-        *sent(graph, cast.src, given[2:4], given[4:6])))
+        rows.project(cast.dst, *lists[:2]),
+        *sent(graph, cast.src, lists[2:4], lists[4:6])))
     out = outside_autocast(
         gt_attention, rows.matrix, query, key, value,
         scale=like.channels ** -0.5, dropout=like.dropout,
@@ -427,14 +427,14 @@ def _gcn(graph, x, relations, summed):
 
 def _gin(graph, x, relations, summed):
     """Each relation's network of its sum and (1 + eps) of the node."""
-    leading, found = Leading(graph.relations), {}
+    leading, results = Leading(graph.relations), {}
     x, = leading.enter(x)
     parts = graph.split_blocks("dst", neighbours(graph, x, _reduce(relations)))
     for kind, (number,), rows in by_group(graph, parts, False, None):
         layer = relations[number].layer
-        put(found, graph, kind, (number,), layer.nn(
+        put(results, graph, kind, (number,), layer.nn(
             rows + (1 + layer.eps) * x.dst[kind]), summed)
-    return leading.leave(found, summed)
+    return leading.leave(results, summed)
 
 
 GAT = Kind(own_reason, _heads, _gat, ("edge_attr",), _gat_edges)

@@ -17,7 +17,7 @@ class Leading:
         self.relations = relations  # [(source, name, destination)]
         # numbers of relations in the pass under way; None before any result
         # was asked for its gradient
-        self.found = None
+        self.reached = None
 
     def enter(self, x, *lists):
         """(Features, lists by relation) of the same tensors, whose gradients
@@ -31,20 +31,20 @@ class Leading:
         for number, (source, _, destination) in enumerate(self.relations):
             note(x.src[source], number)
             note(x.dst[destination], number)
-            for given in lists:
-                note(given[number], number)
+            for values in lists:
+                note(values[number], number)
         if not users or not torch.is_grad_enabled():
             return (x, *lists)
-        made = _Enter.apply(self, [relations for _, relations in
-                                   users.values()],
-                            *[value for value, _ in users.values()])
-        made = dict(zip(users, made))
+        views = _Enter.apply(self, [relations for _, relations in
+                                    users.values()],
+                             *[value for value, _ in users.values()])
+        views = dict(zip(users, views))
 
         def new(value):
-            return made.get(id(value), value)
+            return views.get(id(value), value)
         return (type(x)(*[{kind: new(t) for kind, t in side.items()}
                           for side in x]),
-                *[[new(value) for value in given] for given in lists])
+                *[[new(value) for value in values] for values in lists])
 
     def leave(self, results, summed):
         """Watches which results, by type if summed, else by relation, get a
@@ -54,14 +54,14 @@ class Leading:
                 numbers = [n for n, relation in enumerate(self.relations)
                            if (relation[2] if summed else relation) == key]
                 out.grad_fn.register_prehook(functools.partial(
-                    self._reached, numbers, out.output_nr))
+                    self._reach, numbers, out.output_nr))
         return results
 
-    def _reached(self, numbers, output, grads):
-        if self.found is None:
-            self.found = set()
+    def _reach(self, numbers, output, grads):
+        if self.reached is None:
+            self.reached = set()
         if grads[output] is not None:
-            self.found.update(numbers)
+            self.reached.update(numbers)
 
 
 class _Enter(torch.autograd.Function):
@@ -73,7 +73,7 @@ class _Enter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        found, ctx.leading.found = ctx.leading.found, None
+        reached, ctx.leading.reached = ctx.leading.reached, None
         return (None, None, *[
-            grad if found is None or found & relations else None
+            grad if reached is None or reached & relations else None
             for grad, relations in zip(grads, ctx.users)])

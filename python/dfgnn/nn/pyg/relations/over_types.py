@@ -28,7 +28,7 @@ from .tiles import padded, tiles_of
 def together(function, reason_of=lambda layer: None):
     """Makes a forward that tries function(layer, graph, Features, ...) on the
     HeteroGraph of a call, where reason_of(layer) names nothing against it."""
-    def made(pyg_forward):
+    def decorate(pyg_forward):
         def forward(self, x_dict, edge_index_dict, *args, **kwargs):
             if usual(self, whole=True):
                 reason = reason_of(self) or _refusal(self, x_dict,
@@ -42,7 +42,7 @@ def together(function, reason_of=lambda layer: None):
                 edge_index_dict = _by_relation(edge_index_dict)
             return pyg_forward(self, x_dict, edge_index_dict, *args, **kwargs)
         return forward
-    return made
+    return decorate
 
 
 def _by_relation(graph):
@@ -109,14 +109,14 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
         dropout=layer.dropout, training=layer.training,
         result=result_type(score_dst, value))
     out = out.flatten(1).relu()
-    found, weights = {}, {}
+    results, weights = {}, {}
     parts = graph.split_blocks("dst", out)
     for kind in x.dst:
-        found[kind], weights[kind] = _semantic(
+        results[kind], weights[kind] = _semantic(
             layer, graph, kind, parts[kind]) if kind in parts else (None, None)
-    leading.leave({kind: out for kind, out in found.items()
+    leading.leave({kind: out for kind, out in results.items()
                    if out is not None}, True)
-    return (found, weights) if return_semantic_attention_weights else found
+    return (results, weights) if return_semantic_attention_weights else results
 
 
 def _projected(layer, x, shape):
@@ -179,9 +179,9 @@ def _relations_of(layer, graph):
     every = numbers == list(range(len(layer.edge_types)))
 
     def weight(module):
-        found = module.weight.view(heads, len(layer.edge_types),
-                                   *module.weight.shape[1:])
-        return (found if every else found[:, numbers]).transpose(0, 1)
+        weights = module.weight.view(heads, len(layer.edge_types),
+                                     *module.weight.shape[1:])
+        return (weights if every else weights[:, numbers]).transpose(0, 1)
     prior = torch.cat([layer.p_rel["__".join(key)]
                        for key in graph.relations])
     keys = weight(layer.k_rel) * prior.unsqueeze(-1).unsqueeze(-1)
@@ -235,12 +235,12 @@ def _by_type(layer, graph, sent, x):
     out = _dot_products(layer, graph, graph.by_node("dst"),
                         graph.by_relation("src"), query, key, value)
     outs = []
-    for kind, part, own in zip(kinds, out.split(
+    for kind, part, rows in zip(kinds, out.split(
             [t.size(0) for t in x]), x):
         part = layer.out_lin.lins[kind](F.gelu(part))
-        if part.size(-1) == own.size(-1):
+        if part.size(-1) == rows.size(-1):
             alpha = layer.skip[kind].sigmoid()
-            part = alpha * part + (1 - alpha) * own
+            part = alpha * part + (1 - alpha) * rows
         outs.append(part)
     return outs
 
@@ -256,11 +256,11 @@ def _composed(layer, graph, relation, first):
             first:first + layer.out_channels].unflatten(0, (layer.heads, -1))
             for t in (layer.kqv_lin.lins[kind].weight,
                       layer.kqv_lin.lins[kind].bias))
-        made = torch.einsum("hdi,rhde->rhei", weight, of_block).flatten(1, 2)
-        weights.update(zip(block.relations, made))
+        parts = torch.einsum("hdi,rhde->rhei", weight, of_block).flatten(1, 2)
+        weights.update(zip(block.relations, parts))
         if bias is not None:
-            made = torch.einsum("hd,rhde->rhe", bias, of_block).flatten(1)
-            biases.update(zip(block.relations, made))
+            parts = torch.einsum("hd,rhde->rhe", bias, of_block).flatten(1)
+            biases.update(zip(block.relations, parts))
     return weights, biases or None
 
 
@@ -277,7 +277,7 @@ def _by_tiles(layer, graph, x, align):
     def stacked(weights, biases):
         return torch.stack(weights), \
             None if biases[0] is None else torch.stack(biases)
-    # what makes a type's result of the sums leads nowhere where no loss reads it
+    # parameters of a type whose result no loss reads get no gradient
     leading = Leading([(kind, "", kind) for kind in kinds])
     nothing = dict.fromkeys(kinds)
     _, *last, skips = leading.enter(
@@ -289,17 +289,17 @@ def _by_tiles(layer, graph, x, align):
     sent = take(types.tiled(x), tiles.of_tile).flatten(0, 1)
     keys_and_values = []
     for relation, first in zip(_relations_of(layer, graph), (0, 2 * width)):
-        own = take(weight[:, first:first + width], tiles.of_relation)
-        # [R, H, D, F], the same of W_r W_type
-        made = relation.transpose(2, 3) @ own.view(
-            -1, heads, width // heads, own.size(2))
+        of_types = take(weight[:, first:first + width], tiles.of_relation)
+        # [R, H, D, F] the weights W_r W_type
+        composed = relation.transpose(2, 3) @ of_types.view(
+            -1, heads, width // heads, of_types.size(2))
         more = None
         if bias is not None:
             more = take(bias[:, first:first + width], tiles.of_relation).view(
                 -1, heads, 1, width // heads) @ relation
             more = more.flatten(1)
         keys_and_values.append(tiles.relations.linear(
-            sent, made.flatten(1, 2), more))
+            sent, composed.flatten(1, 2), more))
     out = _dot_products(layer, graph, graph.by_node("dst", align),
                         graph.in_turn("src", align), query,
                         *keys_and_values)

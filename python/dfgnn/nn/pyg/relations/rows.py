@@ -42,12 +42,12 @@ def in_product_type(x):
     kind = autocast_dtype(next(iter(x.src.values())).device.type)
     if kind is None:
         return x
-    made = {}
+    casts = {}
 
     def cast(t):
-        if id(t) not in made:
-            made[id(t)] = t.to(kind)
-        return made[id(t)]
+        if id(t) not in casts:
+            casts[id(t)] = t.to(kind)
+        return casts[id(t)]
     return Features(*[{name: cast(t) for name, t in side.items()}
                       for side in x])
 
@@ -63,9 +63,9 @@ class _Tables(Kind):
     """The results of count linear layers in one flat tensor; given are their
     inputs [rows, F], their weights [O, F], and biases [O] or nothing."""
 
-    def record(self, count, given, needed):
-        rows, weights = given[:count], given[count:2 * count]
-        biases, sizes = given[2 * count:], _sizes(rows, weights)
+    def record(self, count, inputs, needed):
+        rows, weights = inputs[:count], inputs[count:2 * count]
+        biases, sizes = inputs[2 * count:], _sizes(rows, weights)
         flat = rows[0].new_empty(sum(sizes))
         for n, out in enumerate(flat.split(sizes)):
             out = out.view(rows[n].size(0), weights[n].size(0))
@@ -73,18 +73,18 @@ class _Tables(Kind):
                 torch.addmm(biases[n], rows[n], weights[n].t(), out=out)
             else:
                 torch.mm(rows[n], weights[n].t(), out=out)
-        return flat, given[:2 * count], None
+        return flat, inputs[:2 * count], None
 
     def gradients(self, count, rest, kept, grads, needed, again):
         rows, weights = kept[:count], kept[count:]
         grads = [part.view(-1, w.size(0)) for part, w in
                  zip(grads[0].split(_sizes(rows, weights)), weights)]
-        found = [g @ w if want else None
-                 for g, w, want in zip(grads, weights, needed)]
-        found += [g.t() @ x if want else None
-                  for g, x, want in zip(grads, rows, needed[count:])]
-        return found + [g.sum(0) if want else None
-                        for g, want in zip(grads, needed[2 * count:])]
+        results = [g @ w if want else None
+                   for g, w, want in zip(grads, weights, needed)]
+        results += [g.t() @ x if want else None
+                    for g, x, want in zip(grads, rows, needed[count:])]
+        return results + [g.sum(0) if want else None
+                          for g, want in zip(grads, needed[2 * count:])]
 
 
 _TABLES = _Tables()
@@ -94,10 +94,10 @@ def tables(rows, weights, biases=None):
     """A flat tensor of rows[n] @ weights[n].T + biases[n], one after the
     other; biases may be None."""
     kind = autocast_dtype(rows[0].device.type)
-    given = [*rows, *weights, *(biases or ())]
+    tensors = [*rows, *weights, *(biases or ())]
     if kind is not None:
-        given = [t.to(kind) for t in given]
-    return Recorded.apply(_TABLES, len(rows), *given)
+        tensors = [t.to(kind) for t in tensors]
+    return Recorded.apply(_TABLES, len(rows), *tensors)
 
 
 # ---- tables by relation -----------------------------------------------------
@@ -152,7 +152,7 @@ def sent(graph, x, *linears):
 
 def _rows_sent(graph, x):
     """By relation the features that graph.as_sent() has rows for."""
-    found = [x[source] for source, _, _ in graph.relations]
+    features = [x[source] for source, _, _ in graph.relations]
     for kind, rows in x.items():
         numbers = [n for n, step in enumerate(graph.as_sent().step)
                    if not step and graph.relations[n][0] == kind]
@@ -168,8 +168,8 @@ def _rows_sent(graph, x):
             rows = rows.index_select(0, index)
         parts = rows.split([graph.counts[n] for n in numbers])
         for number, part in zip(numbers, parts):
-            found[number] = part
-    return found
+            features[number] = part
+    return features
 
 
 # ---- rows by relation -------------------------------------------------------
@@ -187,10 +187,10 @@ class Rows:
             graph.by_relation("dst"), columns)
 
     def project(self, x, weights, biases=None):
-        made = project(self.graph, "dst", x, weights, biases)
+        rows = project(self.graph, "dst", x, weights, biases)
         if not self.few:
-            return made
-        return made.index_select(0, self.graph.pairs_in(
+            return rows
+        return rows.index_select(0, self.graph.pairs_in(
             self.graph.by_relation("dst")))
 
     def spread(self, parameters):
@@ -234,30 +234,30 @@ def by_group(graph, parts, together, join):
 
 
 def finished(graph, groups, summed, own_term, post=None):
-    """The result of a kind from what by_group() gives; own_term and post as
-    Rows.results() has them."""
-    found = {}
+    """The results of the groups of by_group(); own_term and post are those of
+    Rows.results()."""
+    results = {}
     for kind, numbers, rows in groups:
         more = own_term(kind, numbers)
         rows = rows if more is None else rows + more
         if post is not None:
             rows = post(numbers[0], rows, kind)
-        put(found, graph, kind, numbers, rows, summed)
-    return found
+        put(results, graph, kind, numbers, rows, summed)
+    return results
 
 
-def put(found, graph, kind, numbers, rows, summed):
+def put(results, graph, kind, numbers, rows, summed):
     if not summed:
-        found[graph.relations[numbers[0]]] = rows
+        results[graph.relations[numbers[0]]] = rows
     else:
-        found[kind] = found[kind] + rows if kind in found else rows
+        results[kind] = results[kind] + rows if kind in results else rows
 
 
 def own_terms(x, own, biases=None):
     """The own_term of an Own, and of further biases by relation."""
     def term(kind, numbers):
         weight = total([own.weights[n] for n in numbers])
-        bias = total([given[n] for given in (own.biases, biases)
-                      if given is not None for n in numbers])
+        bias = total([values[n] for values in (own.biases, biases)
+                      if values is not None for n in numbers])
         return bias if weight is None else F.linear(x[kind], weight, bias)
     return term

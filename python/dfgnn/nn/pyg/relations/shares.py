@@ -29,46 +29,46 @@ def normalized(graph, calls):
         and getattr(type(call.layer), "_dfgnn_base", None) is pyg.GCNConv]
     if not mine:
         return calls
-    weights = {call.key: (*call.more, call.given.get("edge_weight"))[0]
+    weights = {call.key: (*call.more, call.kwargs.get("edge_weight"))[0]
                for call in mine}
     if any(weight is not None for weight in weights.values()):
-        found = _normalized(graph, mine, weights)
+        results = _normalized(graph, mine, weights)
     else:
         about = tuple((call.key, call.layer.normalize, call.layer.improved,
                        call.layer.add_self_loops) for call in mine)
-        found = graph._derive(("gcn", about, mine[0].src.dtype), lambda:
-                              _normalized(graph, mine, weights))
-    return [call if call.key not in found else call._replace(
-        edges=found[call.key], more=(), given={}) for call in calls]
+        results = graph._derive(("gcn", about, mine[0].src.dtype), lambda:
+                                _normalized(graph, mine, weights))
+    return [call if call.key not in results else call._replace(
+        edges=results[call.key], more=(), kwargs={}) for call in calls]
 
 
 def _normalized(graph, calls, weights):
     """By relation its Normalized edges."""
-    found, degrees = {}, {kind: [] for kind in graph.num_dst}
+    results, degrees = {}, {kind: [] for kind in graph.num_dst}
     for call in calls:
         weight, edges = weights[call.key], call.edges
         if not call.layer.normalize:
-            found[call.key] = Normalized(edges, weight)
+            results[call.key] = Normalized(edges, weight)
             continue
         if call.layer.add_self_loops:
             edges, weight = _looped(graph, call, weight)
         if weight is None:
             weight = call.src.new_ones(edges.size(1))
-        found[call.key] = Normalized(edges, weight)
+        results[call.key] = Normalized(edges, weight)
         degrees[call.key[0]].append((call.key, call.dst.new_zeros(
             call.dst.size(0)).index_add(0, edges[1], weight)))
     table = {kind: torch.stack([degree for _, degree in parts], 1) if parts
              else calls[0].dst.new_zeros(graph.num_dst[kind], 1)
              for kind, parts in degrees.items()}
     if not any(degrees.values()):
-        return found
+        return results
     for kind, part in graph.extend(table).items():
         for (key, _), factor in zip(degrees[kind],
                                     inverse_root(part).unbind(1)):
-            edges, weight = found[key]
-            found[key] = Normalized(
+            edges, weight = results[key]
+            results[key] = Normalized(
                 edges, factor[edges[0]] * weight * factor[edges[1]])
-    return found
+    return results
 
 
 def _looped(graph, call, weight):

@@ -73,10 +73,10 @@ def linear_of_sums(graph, x, summed, reduce, weights, biases, own,
         way = _ways.sums_over_types(
             graph.device, len(graph.blocks("dst")), graph.num_relations,
             graph.by_relation("dst").size)
-        for made in (_by_tiles, _in_one_node)[way == "one node":]:
-            found = made(graph, x, reduce, weights, biases, own)
-            if found is not None:
-                return found
+        for function in (_by_tiles, _in_one_node)[way == "one node":]:
+            results = function(graph, x, reduce, weights, biases, own)
+            if results is not None:
+                return results
     leading = Leading(graph.relations)
     if project is None:
         x, = leading.enter(x)
@@ -93,11 +93,11 @@ def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
                                                     project)),
         summed and post is None, lambda part: part.flatten(1))
     # over all relations it is one product, [N, R F] by [R F, out]
-    made = ((kind, numbers, F.linear(
+    products = ((kind, numbers, F.linear(
         rows, joined([weights[n] for n in numbers], 1),
         total([biases[n] for n in numbers])))
         for kind, numbers, rows in groups)
-    return finished(graph, made, summed, own_terms(x.dst, own), post)
+    return finished(graph, products, summed, own_terms(x.dst, own), post)
 
 
 def _by_tiles(graph, x, reduce, weights, biases, own):
@@ -108,11 +108,11 @@ def _by_tiles(graph, x, reduce, weights, biases, own):
     if align == 1:
         return None
     parameters = []
-    for given in (weights, biases, own.weights, own.biases):
-        absent = sum(parameter is None for parameter in given)
-        if 0 < absent < len(given):
+    for by_relation in (weights, biases, own.weights, own.biases):
+        absent = sum(parameter is None for parameter in by_relation)
+        if 0 < absent < len(by_relation):
             return None
-        parameters.append(None if absent else list(given))
+        parameters.append(None if absent else list(by_relation))
     return tiles.sums(graph, x, reduce, align, *parameters)
 
 
@@ -122,15 +122,15 @@ def _in_one_node(graph, x, reduce, weights, biases, own):
     """By type the sums, by one node; None where it does not serve."""
     if reduce.op is None or autocasting() or needs_composite():
         return None
-    call, given = _Call.of(graph, x, reduce, weights, biases, own)
-    if not call.serves(given):
+    call, inputs = _Call.of(graph, x, reduce, weights, biases, own)
+    if not call.serves(inputs):
         return None
-    flat = list(itertools.chain(*given.values()))
+    flat = list(itertools.chain(*inputs.values()))
     try:
         if wants_gradient(flat):
             outs = Recorded.apply(call, len(flat), *flat)
         else:
-            outs, _ = call.forward(given)
+            outs, _ = call.forward(inputs)
     except UnsupportedError:
         return None
     return dict(zip(call.blocks, outs))
@@ -142,10 +142,10 @@ def _totals(lists):
     totals = [tensors[0] if tensors else None for tensors in lists]
     for turn in range(1, max(map(len, lists), default=0)):
         longer = [n for n, tensors in enumerate(lists) if len(tensors) > turn]
-        for n, made in zip(longer, torch._foreach_add(
+        for n, added in zip(longer, torch._foreach_add(
                 [totals[n] for n in longer],
                 [lists[n][turn] for n in longer])):
-            totals[n] = made
+            totals[n] = added
     return totals
 
 
@@ -155,13 +155,13 @@ def _links(graph, op, weighted, table):
     recipes = graph.handle.recipes
     if key not in recipes:
         if op in ("spmm-sum", "spmm-mean"):
-            made = [Sum(op, "x", "sums", table.size(1), table.dtype)]
+            links = [Sum(op, "x", "sums", table.size(1), table.dtype)]
         elif not weighted:
-            made = [Reduced(op, "sums", value="x")]
+            links = [Reduced(op, "sums", value="x")]
         else:
-            made = [ByEdge("edge_weight", "by edge"),
-                    Reduced(op, "sums", value="x", edge_weight="by edge")]
-        recipes.setdefault(key, made)
+            links = [ByEdge("edge_weight", "by edge"),
+                     Reduced(op, "sums", value="x", edge_weight="by edge")]
+        recipes.setdefault(key, links)
     return recipes[key]
 
 
@@ -186,9 +186,9 @@ class _Call(Kind):
         call.matrix = graph.graph(graph.by_relation("dst"),
                                   graph.by_node("src"))
         call.sources, call.blocks = _sources(graph), graph.blocks("dst")
-        # what a recording fills anew in each step is the graph of all
+        # a recording refills the graph of all relations in each step
         call.recorded = _remember.current is not None
-        # by type whose own features are multiplied, the place of these
+        # by type with own weights, its features' list and place in it
         call.own, others = {}, []
         for kind, block in call.blocks.items():
             if all(own.weights[r] is None for r in block.relations):
@@ -198,12 +198,12 @@ class _Call(Kind):
             else:
                 call.own[kind] = "own", len(others)
                 others.append(x.dst[kind])
-        given = dict(zip(cls.names, (
+        inputs = dict(zip(cls.names, (
             [x.src[kind] for kind in call.sources], others,
             [] if reduce.weight is None else [reduce.weight],
             *map(list, (weights, biases, *own)))))
-        call.sizes = list(map(len, given.values()))
-        return call, given
+        call.sizes = list(map(len, inputs.values()))
+        return call, inputs
 
     def named(self, flat):
         """By name the lists of tensors, or of what else there is of each."""
@@ -211,27 +211,27 @@ class _Call(Kind):
         return {name: list(itertools.islice(flat, size))
                 for name, size in zip(self.names, self.sizes)}
 
-    def serves(self, given):
+    def serves(self, inputs):
         """Whether the node can be made of these tensors."""
-        first, out = given["x"][0], given["weights"][0].size(0)
+        first, out = inputs["x"][0], inputs["weights"][0].size(0)
         width = first.size(1)
-        if not width or not out or given["edge_weight"] and \
+        if not width or not out or inputs["edge_weight"] and \
                 first.dtype not in (torch.float32, torch.float64):
             return False
         shapes = {"weights": (out, width), "biases": (out,),
                   "own_biases": (out,)}
-        widths = {(kind, given["own_weights"][r].shape)
+        widths = {(kind, inputs["own_weights"][r].shape)
                   for kind in self.own for r in self.blocks[kind].relations
-                  if given["own_weights"][r] is not None}
+                  if inputs["own_weights"][r] is not None}
         return len(widths) == len(self.own) and all(
             t is None or t.shape == shape for name, shape in shapes.items()
-            for t in given[name]) and all(
+            for t in inputs[name]) and all(
             t is None or t.dtype == first.dtype and t.device == first.device
-            for t in itertools.chain(*given.values()))
+            for t in itertools.chain(*inputs.values()))
 
-    def own_features(self, given, kind):
+    def own_features(self, inputs, kind):
         name, number = self.own[kind]
-        return given[name][number]
+        return inputs[name][number]
 
     def rows(self, sums):
         """By type [nodes, relations * width] the sums."""
@@ -247,21 +247,21 @@ class _Call(Kind):
 
     # ---- passes
 
-    def forward(self, given):
+    def forward(self, inputs):
         """(results by type, what the backward pass reads)."""
-        values = {"x": joined(given["x"]).contiguous()}
-        if given["edge_weight"]:
-            values["edge_weight"], = given["edge_weight"]
+        values = {"x": joined(inputs["x"]).contiguous()}
+        if inputs["edge_weight"]:
+            values["edge_weight"], = inputs["edge_weight"]
         _remember.note_graph(self.matrix)
-        links = _links(self.matrix, self.op, given["edge_weight"], values["x"])
+        links = _links(self.matrix, self.op, inputs["edge_weight"], values["x"])
         for link in links:
             link.forward(self.matrix, values, True)
         sums, blocks = values["sums"], self.blocks.values()
-        wide = joined([given["weights"][r] for block in blocks
+        wide = joined([inputs["weights"][r] for block in blocks
                        for r in block.relations], 1)
-        totals = _totals([[given[name][r] for name in names
+        totals = _totals([[inputs[name][r] for name in names
                            for r in block.relations
-                           if given[name][r] is not None]
+                           if inputs[name][r] is not None]
                           for names in (("own_weights",),
                                         ("biases", "own_biases"))
                           for block in blocks])
@@ -272,52 +272,52 @@ class _Call(Kind):
             out = rows.mm(weights[kind]) if bias is None else \
                 torch.addmm(bias, rows, weights[kind])
             if own_weight is not None:
-                out.addmm_(self.own_features(given, kind), own_weight.t())
+                out.addmm_(self.own_features(inputs, kind), own_weight.t())
             outs.append(out)
         return outs, [sums, wide, *own, *[
             values.get(name) for link in links for name in link.saves]]
 
-    def backward(self, given, kept, grads, needed):
+    def backward(self, inputs, kept, grads, needed):
         """needed: by name whether the gradient of each tensor is."""
         live = {kind: grad.contiguous() for kind, grad in
                 zip(self.blocks, grads) if grad is not None}
-        found = {name: [None] * size for name, size in
-                 zip(self.names, self.sizes)}
+        gradients = {name: [None] * size for name, size in
+                     zip(self.names, self.sizes)}
         sums, wide, *kept = kept
         own, kept = kept[:len(self.blocks)], kept[len(self.blocks):]
-        self._of_weights(sums, live, needed, found)
-        self._shared(live, needed, found, ("own_weights",), lambda kind:
-                     live[kind].t().mm(self.own_features(given, kind)))
-        self._shared(live, needed, found, ("biases", "own_biases"),
+        self._of_weights(sums, live, needed, gradients)
+        self._shared(live, needed, gradients, ("own_weights",), lambda kind:
+                     live[kind].t().mm(self.own_features(inputs, kind)))
+        self._shared(live, needed, gradients, ("biases", "own_biases"),
                      lambda kind: live[kind].sum(0))
-        self._of_table(given, wide, kept, live, needed, found)
+        self._of_table(inputs, wide, kept, live, needed, gradients)
         for kind, weight in zip(self.blocks, own):
             name, number = self.own.get(kind, ("x", 0))
             if weight is None or kind not in live or not needed[name][number]:
                 continue
-            if found[name][number] is None:
-                found[name][number] = live[kind].mm(weight)
+            if gradients[name][number] is None:
+                gradients[name][number] = live[kind].mm(weight)
             else:
-                found[name][number].addmm_(live[kind], weight)
-        return list(itertools.chain(*found.values()))
+                gradients[name][number].addmm_(live[kind], weight)
+        return list(itertools.chain(*gradients.values()))
 
-    def _of_weights(self, sums, live, needed, found):
+    def _of_weights(self, sums, live, needed, gradients):
         relations = [r for kind in live for r in self.blocks[kind].relations]
         if not any(needed["weights"][r] for r in relations):
             return
         width, rows = sums.size(1), self.rows(sums)
         out = next(iter(live.values())).size(1)
-        made = sums.new_empty(out, len(relations) * width)
-        for (kind, grad), part in zip(live.items(), made.split(
+        products = sums.new_empty(out, len(relations) * width)
+        for (kind, grad), part in zip(live.items(), products.split(
                 [rows[kind].size(1) for kind in live], 1)):
             torch.mm(grad.t(), rows[kind], out=part)
-        made = made.view(out, -1, width).transpose(0, 1).contiguous()
-        for r, part in zip(relations, made.unbind(0)):
-            found["weights"][r] = part
+        products = products.view(out, -1, width).transpose(0, 1).contiguous()
+        for r, part in zip(relations, products.unbind(0)):
+            gradients["weights"][r] = part
 
-    def _shared(self, live, needed, found, names, make):
-        """Gives the parameters of a type's relations, which are added, the
-        gradient that is the same for all of them, each in memory of its own."""
+    def _shared(self, live, needed, gradients, names, make):
+        """Sets gradients of parameters that a type's relations add: all have
+        the same gradient, each in memory of its own."""
         by_shape = {}  # types with own weights may be of several widths
         for kind in live:
             places = [(name, r) for name in names
@@ -330,9 +330,9 @@ class _Call(Kind):
                                 for grad, places in parts])
             for (name, r), part in zip(itertools.chain(
                     *[places for _, places in parts]), copies.unbind(0)):
-                found[name][r] = part
+                gradients[name][r] = part
 
-    def _of_table(self, given, wide, kept, live, needed, found):
+    def _of_table(self, inputs, wide, kept, live, needed, gradients):
         """The gradients of the features that are sent, and of the weights of
         edges."""
         reached = {self.graph.relations[r][0] for kind in live
@@ -343,7 +343,7 @@ class _Call(Kind):
             "edge_weight", any(needed["edge_weight"]))) if want}
         if not wanted:
             return
-        width, first = wide.size(1) // len(given["weights"]), given["x"][0]
+        width, first = wide.size(1) // len(inputs["weights"]), inputs["x"][0]
         graph = self._leading(live)
         matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
         make = wide.new_empty if len(live) == len(graph.blocks("dst")) else \
@@ -353,7 +353,7 @@ class _Call(Kind):
         weights = self.by_columns(wide.t(), width)
         for kind, part in live.items():
             torch.mm(part, weights[kind].t(), out=rows[kind].flatten(1))
-        links = _links(matrix, self.op, given["edge_weight"], first)
+        links = _links(matrix, self.op, inputs["edge_weight"], first)
         values = dict(zip((name for link in links for name in link.saves),
                           kept))
         for link in reversed(links):
@@ -361,12 +361,12 @@ class _Call(Kind):
                 link.backward(matrix, values, grads,
                               {"sums", "by edge", *wanted})
         if "edge_weight" in wanted:
-            found["edge_weight"][0] = grads["edge_weight"]
+            gradients["edge_weight"][0] = grads["edge_weight"]
         if "x" in wanted:
             parts = graph.split_types("src", grads["x"])
             for number, kind in enumerate(self.sources):
                 if needed["x"][number] and kind in reached:
-                    found["x"][number] = parts[kind]
+                    gradients["x"][number] = parts[kind]
 
     def _leading(self, live):
         """The HeteroGraph of the relations that end at live types, where they
@@ -408,23 +408,23 @@ class _Call(Kind):
         return tuple(outs), (*flat, *kept), None
 
     def gradients(self, count, rest, saved, grads, needed, again):
-        given, kept = saved[:count], saved[count:]
+        inputs, kept = saved[:count], saved[count:]
         if not again and not in_transform():
             try:
-                return self.backward(self.named(given), kept, grads,
+                return self.backward(self.named(inputs), kept, grads,
                                      self.named(needed))
             except UnsupportedError:
                 pass
         return by_operations(lambda flat: self._by_operations(
-            self.named(flat)), given, grads, needed, again)
+            self.named(flat)), inputs, grads, needed, again)
 
-    def _by_operations(self, given):
+    def _by_operations(self, inputs):
         """The results by operations that autograd records."""
-        x = Features(dict(zip(self.sources, given["x"])), {
-            kind: self.own_features(given, kind) for kind in self.own})
-        made = _by_type(
+        x = Features(dict(zip(self.sources, inputs["x"])), {
+            kind: self.own_features(inputs, kind) for kind in self.own})
+        results = _by_type(
             self.graph, x, True,
-            Reduction(self.run, weight=(given["edge_weight"] or [None])[0]),
-            given["weights"], given["biases"],
-            Own(given["own_weights"], given["own_biases"]))
-        return [made[kind] for kind in self.blocks]
+            Reduction(self.run, weight=(inputs["edge_weight"] or [None])[0]),
+            inputs["weights"], inputs["biases"],
+            Own(inputs["own_weights"], inputs["own_biases"]))
+        return [results[kind] for kind in self.blocks]

@@ -81,8 +81,8 @@ def sums(graph, x, reduce, align, weights, biases, own_weights, own_biases):
                        if count])
     reduced = reduce(graph.graph(graph.in_turn("dst", align),
                                  graph.by_node("src")), table)
-    made = tiles.relations.linear(reduced, torch.stack(weights))
-    out = take(tiles.relations.tiled(made), tiles.of_tile).flatten(0, 1)
+    products = tiles.relations.linear(reduced, torch.stack(weights))
+    out = take(tiles.relations.tiled(products), tiles.of_tile).flatten(0, 1)
     bias = [b for b in (biases, own_biases) if b is not None]
     bias = None if not bias else of_types(
         [sum(both[1:], both[0]) for both in zip(*bias)])

@@ -17,19 +17,19 @@ def rewrite(model):
     of calls is replaced where two or more do."""
     if not isinstance(model, fx.GraphModule) or "_dfgnn_graph" in vars(model):
         return []
-    graph, found = copy.deepcopy(model.graph), []
+    graph, reports = copy.deepcopy(model.graph), []
     for name, calls in _layers(model, graph).items():
         layers = {_relation(node): model.get_submodule(node.target)
                   for node in calls}
         text = described(layers)
         if " in one pass" in text:
             _join(graph, name, calls)
-            found.append((name, text))
-    if found:
+            reports.append((name, text))
+    if reports:
         graph.lint()
         model._dfgnn_graph = model.graph
         model.graph = graph
-    return found
+    return reports
 
 
 def restore(model):
@@ -49,20 +49,20 @@ def _relation(node):
 def _layers(model, graph):
     """By name of a layer its calls of (x, edge_index, ...), if there are
     several and nothing comes between them."""
-    found = {}
+    calls_of = {}
     for node in graph.nodes:
         if node.op != "call_module" or not isinstance(
                 model.get_submodule(node.target), Fused):
             continue
         if len(node.args) >= 2 and len(_relation(node)) == 3:
-            found.setdefault(node.target.rpartition(".")[0], []).append(node)
+            calls_of.setdefault(node.target.rpartition(".")[0], []).append(node)
     place = {node: n for n, node in enumerate(graph.nodes)}
-    return {name: calls for name, calls in found.items()
+    return {name: calls for name, calls in calls_of.items()
             if len(calls) > 1 and len({n.target for n in calls}) == len(calls)
             and all(place[user] > place[calls[-1]]
                     for node in calls for user in node.users)
-            and all(place[given] < place[calls[0]]
-                    for node in calls for given in node.all_input_nodes)}
+            and all(place[value] < place[calls[0]]
+                    for node in calls for value in node.all_input_nodes)}
 
 
 def _total(nodes):
@@ -113,10 +113,10 @@ def together(layers, names, arguments, summed):
     name) each; if summed, those of the relations that end at one type of nodes
     are added."""
     calls = []
-    for name, ((x, edges, *more), given) in zip(names, arguments):
+    for name, ((x, edges, *more), kwargs) in zip(names, arguments):
         src, dst = x if isinstance(x, tuple) else (x, x)
         calls.append(Call(tuple(name.split("__")), layers[name], src, dst,
-                          edges, tuple(more), given))
+                          edges, tuple(more), kwargs))
     try:
         by_type, by_relation = run_calls(layers, calls, summed)
     except Other as reason:

@@ -197,7 +197,7 @@ class _Call(NamedTuple):
     value: Tensor  # [R * N, H * dim, C], of the nodes that send
     query: Tensor  # [R * N, H * dim], of those that receive
     key: Tensor
-    own: Optional[Tensor]  # [E, H * dim] what features of edges bring
+    edge: Optional[Tensor]  # [E, H * dim] what features of edges bring
 
     @property
     def matrix(self):
@@ -214,7 +214,7 @@ class _Call(NamedTuple):
 def _attended(layer, call, weights, dropout):
     """[N, H * dim, C] the attention, and, if weights, alpha [E, H * dim]
     before dropout."""
-    graph, own, rows = call.graph, call.own, call.matrix
+    graph, edge, rows = call.graph, call.edge, call.matrix
     within = layer.attention_mechanism == "within-relation"
     if within:
         pairs = graph.pairs(graph.in_turn("src"))
@@ -223,11 +223,11 @@ def _attended(layer, call, weights, dropout):
                    result=result_type(call.key, call.value))
     if layer.attention_mode != "additive-self-attention":
         scores = call.of_edges("dst") * call.of_edges("src")
-        found = outside_autocast(
-            score_attention, rows, scores if own is None else scores * own,
+        result = outside_autocast(
+            score_attention, rows, scores if edge is None else scores * edge,
             call.value, **options)
     else:
-        # no tensor is by edge but scores
+        # scores are the only tensors by edge
         if within:
             query = call.query.index_select(
                 0, graph.pairs_in(graph.in_turn("dst")))
@@ -235,11 +235,11 @@ def _attended(layer, call, weights, dropout):
             query = call.query.new_zeros(1, 1).expand(rows.num_dst,
                                                       layer.heads)
             scores = call.of_edges("dst")
-            own = scores if own is None else scores + own
-        found = outside_autocast(
-            gat_attention, rows, call.value, query, call.key, edge_score=own,
+            edge = scores if edge is None else scores + edge
+        result = outside_autocast(
+            gat_attention, rows, call.value, query, call.key, edge_score=edge,
             negative_slope=layer.negative_slope, **options)
-    out, alpha = found if weights else (found, None)
+    out, alpha = result if weights else (result, None)
     return spmm(pairs.across, out) if within else out, alpha
 
 
@@ -289,11 +289,11 @@ def _run(layer, graph, x, edge_attr, wanted):
     """(the layer's result, alpha or None), from features of the nodes that
     send, of which the first are those that receive; wanted: whether alpha
     is."""
-    h, own = _transformed(layer, x), None  # [R * N, H * C]
+    h, edge = _transformed(layer, x), None  # [R * N, H * C]
     if edge_attr is not None:
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
-        own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
+        edge = torch.matmul(layer.lin_edge(edge_attr), layer.e)
     nodes, receive = graph.num_dst[""], h
     if nodes != x.size(0):
         receive = h.view(layer.num_relations, x.size(0), -1)[
@@ -302,7 +302,7 @@ def _run(layer, graph, x, edge_attr, wanted):
     if layer.dim > 1:
         value = value.unsqueeze(2).expand(-1, -1, layer.dim, -1).flatten(1, 2)
     out, alpha = _modulated(layer, _Call(graph, value, torch.matmul(
-        receive, layer.q), torch.matmul(h, layer.k), own), wanted)
+        receive, layer.q), torch.matmul(h, layer.k), edge), wanted)
     if layer.attention_mode != "additive-self-attention":
         out = out.view(-1, layer.heads, layer.dim, layer.out_channels)
     return layer.update(out), alpha
