@@ -17,9 +17,9 @@ from .errors import InvalidError
 
 __all__ = ["Capacity", "HeteroCapacity", "Room"]
 
-# Edges that are not in use lie among so many spare nodes: few rows, none of
-# them long.  It is one number, so that what one layer gives by its
-# destinations the next one takes by its sources.
+# Unused edges lie among this many spare nodes: few rows, none of them long.  It
+# is one number, so that what one layer gives by its destinations the next one
+# takes by its sources.
 SPARE = 256
 
 

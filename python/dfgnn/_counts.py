@@ -35,8 +35,8 @@ _VARIES = {
 
 
 class Varies(RuntimeError):
-    """A mask of a step takes another number of rows in each call, or a
-    condition holds in some."""
+    """Says that a mask of a step takes another number of rows in each call, or
+    that a condition holds in some."""
 
 
 class Faults:

@@ -83,10 +83,10 @@ class _Deletes(Exception):
 
 
 def _check_code():
-    """Raises TraceError for code that Dynamo follows wrongly.  It has no guard
-    on what was not found, nor on what __dict__ holds.  It deletes an attribute
-    that was set before once more: those of a layer are there when it looks,
-    then, for which _Deletes names them."""
+    """Raises TraceError for code that Dynamo follows wrongly.  Dynamo has no
+    guard on a missing attribute, nor on what __dict__ holds.  It deletes an
+    attribute that was set before once more: _Deletes names those of a layer,
+    which have to be there when it looks."""
     context = torch._guards.TracingContext.try_get()
     methods, known = getattr(_thread, "deletes", None) or ((), ())
     codes = [c for c in getattr(context, "previously_inlined_functions", ())

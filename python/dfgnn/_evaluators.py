@@ -206,7 +206,7 @@ class Torch(Recorder):
             x, float) else x for x in a]
 
     def _at(self, v, place, rank=0):
-        """The rows of a value at a place, with axes of size 1 before its own."""
+        """The rows of a value at a place, with axes of size 1 in front."""
         x = v.handle
         if isinstance(x, float) or v.place == PARAM:
             return x

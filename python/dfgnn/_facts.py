@@ -223,7 +223,7 @@ class Facts:
         self.became[node] = total
 
     def _terms(self, x, begin, size, sign):
-        """(rows, their first column, sign) whose sum and whose joint is x."""
+        """(rows, their first column, sign) of the parts of a sum or joint x."""
         x, name = self.now(x), canonical(x.name)
         if self.by_node[x].pure or x.function is None:
             yield x, begin, sign

@@ -68,7 +68,7 @@ def _entry(line):
 
 
 def _open(file, flags):
-    """A file, or an error of a pipe, which would be waited for."""
+    """The opened file; an error for a pipe, which would wait."""
     if os.path.exists(file) and not os.path.isfile(file):
         raise OSError(f"{file} is no file")
     return os.open(file, flags, 0o644)

@@ -63,7 +63,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _forbidden():
-    """Does this process ask for choices that nothing changes?"""
+    """Whether this process asks for choices that nothing changes."""
     return (not enabled or os.environ.get("DFGNN_EFFORT")
             or os.environ.get("DFGNN_DETERMINISTIC", "0") != "0"
             or torch.are_deterministic_algorithms_enabled()
@@ -71,7 +71,7 @@ def _forbidden():
 
 
 def _busy(device):
-    """Is this call one that must not do anything else?"""
+    """Whether a call must not do anything else."""
     return watching is not None or torch.compiler.is_compiling() or (
         device.type == "cuda" and torch.cuda.is_current_stream_capturing())
 
@@ -119,8 +119,8 @@ class Again:
         self.calls, self.kernels, self.races = 0, None, False
 
     def before(self, call, device, tensors):
-        """Is told of each call before it is made; returns what takes its place,
-        None once there is nothing more to do."""
+        """Counts a call before it runs; returns the object that counts the
+        next one, None once there is nothing more to do."""
         self.calls += 1
         if self.calls == 1:
             self.since = time.monotonic()

@@ -120,8 +120,7 @@ def _check_last(weight, call):
 
 
 def _layout(weight, call):
-    """The Layout of the first weight, in which the columns of dst, src and edge
-    stand."""
+    """The Layout of the columns of dst, src and edge in the first weight."""
     if sorted(call.columns) != ["dst", "edge", "src"]:
         raise ValueError('columns must have "dst", "src" and "edge", got '
                          f"{call.columns!r}")

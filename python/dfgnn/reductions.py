@@ -137,7 +137,7 @@ class _Groups:
                                 self.parts * self.count, reduce), self.count)
 
     def spread(self, out):
-        """To each element that of its group."""
+        """The value of its group for each element."""
         return self.leave(self.enter(out).index_select(0, self.index),
                           self.length)
 
