@@ -500,9 +500,8 @@ inline dfgnn_args dfgnn_args_descriptor() {
 typedef struct dfgnn_plan dfgnn_plan;
 
 /* Chooses a variant by the stores' measurements, the model or the rule, as the
- * problem's effort allows (dfgnn_source).  DFGNN_ERROR_UNSUPPORTED
- * if no variant applies; DFGNN_ERROR_CAPTURING if it would tune during a
- * capture. */
+ * problem's effort allows (dfgnn_source).  DFGNN_ERROR_UNSUPPORTED if no
+ * variant applies; DFGNN_ERROR_CAPTURING if it would tune during a capture. */
 DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,
                                          dfgnn_graph *graph,
                                          const dfgnn_problem *problem);

@@ -79,9 +79,9 @@ typedef struct dfgnn_tune_report {
  * own, checking each against the reference first: what would be chosen without
  * it and the rule's choice whatever the budget is, so that no choice becomes
  * worse, and the others in the order of the model as long as there is time.  It
- * writes every finished measurement to the context's first
- * store, or keeps it for the life of the context where there is none to write,
- * and reloads the context's decisions.  report may be NULL. */
+ * writes every finished measurement to the context's first store, or keeps it
+ * for the life of the context where there is none to write, and reloads the
+ * context's decisions.  report may be NULL. */
 DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
                                   dfgnn_context *ctx, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
@@ -119,9 +119,8 @@ DFGNN_API void dfgnn_tune_release(dfgnn_tune_kernels *kernels);
 
 /* ---- explanations -------------------------------------------------------- */
 
-/* A member of a problem's portfolio, or a variant that was measured for it.  Candidates stand in an array of the
- * library's, so that this struct never changes its size and has no struct_size:
- * what else may be known of them some day gets an array of its own. */
+/* A member of a problem's portfolio, or a variant that was measured for it.
+ * Candidates stand in an array of the library's: this struct never changes. */
 typedef struct dfgnn_candidate {
   const char *variant;
   const char *reason; /* "chosen", "slower: 1.31x", "not measured", ... */
@@ -161,11 +160,10 @@ typedef struct dfgnn_counters {
 DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                               const dfgnn_context *ctx);
 
-/* A digest of all that the context chooses by: its decisions, pins, bans and
- * portfolios, and the numbers of the device that enter a distance.  Ranks of a job whose
- * digests are equal make the same choices; compare it once after creating the
- * contexts, for example by broadcasting that of rank 0.  Written as 32
- * hexadecimal digits.
+/* A digest, 32 hexadecimal digits, of all that the context chooses by: its
+ * decisions, pins, bans and portfolios, and the numbers of the device that enter
+ * a distance.  Ranks of a job whose digests are equal make the same choices;
+ * compare it once after creating the contexts, for example with rank 0's.
  *
  * For a graph of which nothing is stored the context repeats the choice that it
  * made before for a graph like it (of the same family or, with rounding, the

@@ -134,7 +134,7 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
   else if (sums && !p->message)
     wrong = "a message other than copy";
   else if (p->op == DFGNN_OP_GAT && p->edge_dim > 0)
-    wrong = "-1: operator gat takes a scalar an edge and head";
+    wrong = "-1 (projected), a scalar an edge and head";
   return wrong ? dfgnn__fail(DFGNN_ERROR_INVALID,
                              "problem.edge_dim is %lld with operator %s, "
                              "expected %s",

@@ -66,11 +66,12 @@ static dfgnn_status read_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
 static dfgnn_status find_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
                                const char *by) {
   dfgnn_partitioning how = DFGNN_PARTITION_METIS;
-  if (by && strpbrk(by, "./"))
-    return read_owner(owner, csr, parts, by);
-  dfgnn_status status =
-      by ? dfgnn_parse((int *)&how, DFGNN_NAMES_PARTITIONING, by) : DFGNN_OK;
-  return status ? status : dfgnn_csr_partition(owner, csr, parts, how);
+  if (!by || !dfgnn_parse((int *)&how, DFGNN_NAMES_PARTITIONING, by))
+    return dfgnn_csr_partition(owner, csr, parts, how);
+  const dfgnn_status status = read_owner(owner, csr, parts, by);
+  return status ? dfgnn__fail_prefix(
+                      status, "--by is neither metis nor range, but a file: ")
+                : DFGNN_OK;
 }
 
 /* The bytes of both matrices of a part with their transposes, and of a tensor.

@@ -86,11 +86,12 @@ static int apply(session *s, dfgnn_order order, const char *path) {
   }
   if ((status = put_figures(row, s, permuted)))
     goto out;
+  /* The map comes first: a graph without one cannot be used. */
+  if (s->settings->map && (status = write_map(s)))
+    goto out;
   if (path)
     code = graph_write(s->settings, permuted, path);
-  if (!code && s->settings->map)
-    status = write_map(s);
-  if (!code && !status)
+  if (!code)
     json_array_append(s->rows, row);
 out:
   json_decref(row);

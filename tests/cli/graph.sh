@@ -115,6 +115,12 @@ status 0 dfgnn-graph reorder --method rcm "$top/data/airfoil1.npz" "$work/s.npz"
 same "$work/r.npz" "$work/s.npz"
 [ ! -s "$work/err" ] || fail "it is not quiet"
 
+promise "reorder writes no graph whose map it cannot write"
+status 1 dfgnn-graph reorder "$top/data/airfoil1.npz" "$work/lost.npz" \
+  --map "$work/none/map.npz"
+says "none/map.npz"
+[ ! -e "$work/lost.npz" ] || fail "the graph is there without its map"
+
 promise "reorder keeps the graphs of a batch, and orders both sides of a matrix"
 status 0 dfgnn-graph reorder "$top/data/batch_ptc.npz" "$work/q.npz"
 dfgnn-graph info --json "$work/q.npz" >"$work/out"
@@ -226,7 +232,7 @@ parts "line 1: found '0 1 0'" '0 1 0\n'
 parts "line 2: found '99999999999999999999'" '0\n99999999999999999999\n'
 parts "found 2 numbers, expected the part of each of 3 nodes" '0\n1\n\n'
 parts "line 4: found one more number, expected 3" '0\n1\n1\n0\n'
-status 2 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" --by random
-says "'random'" metis
+status 1 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" --by random
+says "random: cannot open" metis
 
 finish
