@@ -14,7 +14,7 @@
 #include "lib/base/error.h"
 
 enum {
-  BLOCK_EDGES = 256,
+  BLOCK_EDGES = 512,
   FEW = 4096, /* edges and rows that one thread walks */
   PARTS = 16, /* of a giant row, whatever the number of threads */
   GIANT_BLOCKS = 8

@@ -70,9 +70,8 @@ static dfgnn_status place_values(engine *e) {
     int64_t size = made                              ? extent(e, n)->all
                    : step->kind == DFGNN_STEP_OUTPUT ? spread_elements(e, step)
                                                      : 0;
-    e->scratch_elements = wider(e->scratch_elements, lse    ? 2 * size
-                                                     : made ? 0
-                                                            : size);
+    if (lse || !made)
+      e->scratch_elements = wider(e->scratch_elements, size);
     if (!made || e->dag->nodes[n].op == DFGNN_NODE_SUM_ALL)
       continue;
     if (step->level == DFGNN_LEVEL_OWN) {

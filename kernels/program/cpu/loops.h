@@ -321,35 +321,55 @@ LOOP REAL rescale(REAL maximum, REAL to) {
   return isinf(maximum) ? 1 : real_exp(maximum - to);
 }
 
+/* The largest of a row's scores in columns from `c` on, at most COLUMNS of
+ * them, and how far each score is below it. */
+enum { COLUMNS = 16 }; /* that registers hold */
+LOOP void shift_scores(const body_block *b, int64_t r, int64_t c, int64_t size,
+                       const REAL *x, const int64_t *index, int64_t item,
+                       REAL *restrict max, REAL *restrict sum,
+                       REAL *restrict shifted) {
+  const int64_t n = size - c < COLUMNS ? size - c : COLUMNS;
+  const int64_t begin = body_begin(b, r), end = body_end(b, r);
+  REAL most[COLUMNS];
+  loop_copy(n, most, max, 1, 0);
+  for (int64_t k = begin; k < end; k++)
+    max_row(n, most, x + (index ? index[k] : k) * item + c);
+  for (int64_t i = 0; i < n; i++) {
+    /* an infinite maximum would make differences of infinities */
+    const REAL shift = isinf(most[i]) ? 0 : most[i];
+    if (b->starts[r] < b->begin) /* a row's first edges have no sum before */
+      sum[i] *= rescale(max[i], shift);
+    max[i] = most[i];
+    most[i] = shift;
+  }
+  for (int64_t k = begin; k < end; k++) {
+    const REAL *score = x + (index ? index[k] : k) * item + c;
+    LOOP_VECTOR
+    for (int64_t i = 0; i < n; i++)
+      shifted[k * size + c + i] = score[i] - most[i];
+  }
+}
+
 /* Adds a block's edges to running maxima and sums of exp(x - maximum) of rows.
  * The scores of edge k are at x + (index ? index[k] : k) * item; scratch has
- * room for as many numbers as rows and edges have. */
+ * room for as many numbers as edges have. */
 LOOP void reduce_scores(const body_block *b, int64_t size, const REAL *x,
                         const int64_t *index, int64_t item, REAL *restrict max,
                         REAL *restrict sum, REAL *restrict scratch) {
-  REAL *restrict before = scratch, *restrict shifted = scratch + size * b->rows;
-  for (int64_t i = 0; i < size * b->rows; i++)
-    before[i] = max[i];
   for (int64_t r = 0; r < b->rows; r++)
-    for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++)
-      max_row(size, max + r * size, x + (index ? index[k] : k) * item);
-  for (int64_t i = 0; i < size * b->rows; i++) {
-    /* an infinite maximum would make differences of infinities */
-    REAL shift = isinf(max[i]) ? 0 : max[i];
-    sum[i] *= rescale(before[i], shift);
-    before[i] = shift;
-  }
-  for (int64_t r = 0; r < b->rows; r++)
-    for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++) {
-      const REAL *score = x + (index ? index[k] : k) * item;
-      LOOP_VECTOR
-      for (int64_t i = 0; i < size; i++)
-        shifted[k * size + i] = score[i] - before[r * size + i];
-    }
+    for (int64_t c = 0; c < size; c += COLUMNS)
+      shift_scores(b, r, c, size, x, index, item, max + r * size + c,
+                   sum + r * size + c, scratch);
   LOOP_VECTOR
   for (int64_t i = 0; i < b->count * size; i++)
-    shifted[i] = real_exp(shifted[i]);
+    scratch[i] = real_exp(scratch[i]);
   for (int64_t r = 0; r < b->rows; r++)
-    for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++)
-      add_row(size, sum + r * size, shifted + k * size);
+    for (int64_t c = 0; c < size; c += COLUMNS) {
+      const int64_t n = size - c < COLUMNS ? size - c : COLUMNS;
+      REAL all[COLUMNS];
+      loop_copy(n, all, sum + r * size + c, 1, 0);
+      for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++)
+        add_row(n, all, scratch + k * size + c);
+      loop_copy(n, sum + r * size + c, all, 1, 0);
+    }
 }
