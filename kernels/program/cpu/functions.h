@@ -107,35 +107,30 @@ static inline REAL real_scale(REAL y, REAL n) {
   return y * real_power(half) * real_power(n - half);
 }
 
+/* Beyond the limits it is 0 or infinite by itself; a NaN passes them. */
 #if REAL_IS_DOUBLE
 static inline double real_exp(double x) {
-  double a = x > -745.2 ? x : -745.2, y;
-  a = a < 709.8 ? a : 709.8;
+  double a = x < -745.2 ? -745.2 : x, y;
+  a = a > 709.8 ? 709.8 : a;
   double n = real_round(a * 0x1.71547652b82fep0);
-  double r = a - n * 0x1.62e42fefa0000p-1;
-  r = r - n * 0x1.cf79abc9e3b39p-40;
+  double r = real_fma(n, -0x1.62e42fefa0000p-1, a);
+  r = real_fma(n, -0x1.cf79abc9e3b39p-40, r);
   /* Taylor's */
   REAL_POLYNOMIAL(y, r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800,
                   1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
                   1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5);
-  y = real_scale(y * r * r + r + 1, n);
-  y = x < -745.14 ? 0 : y;
-  y = x > 709.782712893384 ? INFINITY : y;
-  return x != x ? x : y;
+  return real_scale(real_fma(y * r, r, r) + 1, n);
 }
 #else
 static inline float real_exp(float x) {
-  float a = x > -103.9f ? x : -103.9f, y;
-  a = a < 88.8f ? a : 88.8f;
+  float a = x < -104.0f ? -104.0f : x, y;
+  a = a > 88.8f ? 88.8f : a;
   float n = real_round(a * 1.44269504f);
-  float r = a - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
+  float r = real_fma(n, -0.693359375f, a);
+  r = real_fma(n, 2.12194440e-4f, r);
   REAL_POLYNOMIAL(y, r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                   4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
-  y = real_scale(y * r * r + r + 1, n);
-  y = x < -103.9f ? 0 : y;
-  y = x > 88.72283f ? INFINITY : y;
-  return x != x ? x : y;
+  return real_scale(real_fma(y * r, r, r) + 1, n);
 }
 #endif
 

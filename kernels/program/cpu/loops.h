@@ -112,8 +112,9 @@ LOOP void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
 
 /* ---- sums ---------------------------------------------------------------- */
 
-/* Sixteen sums side by side, added as a tree: one order for all lengths. */
+/* Sums side by side, added as a tree: 8 for up to 16 numbers, else 16. */
 enum { PARTIAL_SUMS = 16 };
+LOOP int sums_of(int64_t n) { return n <= 16 ? 8 : PARTIAL_SUMS; }
 
 /* The halves of vectors are added in few instructions where compilers have a
  * word for halves. */
@@ -127,27 +128,31 @@ typedef REAL sixteen __attribute__((vector_size(16 * sizeof(REAL))));
 typedef REAL eight __attribute__((vector_size(8 * sizeof(REAL))));
 typedef REAL four __attribute__((vector_size(4 * sizeof(REAL))));
 
-LOOP void add_halves(eight *sum, const REAL *s) {
+LOOP void add_halves(eight *sum, const REAL *s, int width) {
+  if (width == 8) {
+    *sum = (eight){s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]};
+    return;
+  }
   const sixteen all = {s[0], s[1], s[2],  s[3],  s[4],  s[5],  s[6],  s[7],
                        s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15]};
   *sum = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7) +
          __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15);
 }
-LOOP REAL tree(const REAL *s) {
+LOOP REAL tree(const REAL *s, int width) {
   eight a;
-  add_halves(&a, s);
+  add_halves(&a, s, width);
   const four b = __builtin_shufflevector(a, a, 0, 1, 2, 3) +
                  __builtin_shufflevector(a, a, 4, 5, 6, 7);
   const four c = b + __builtin_shufflevector(b, b, 2, 3, 0, 1);
   return c[0] + c[1];
 }
 /* Four trees side by side. */
-LOOP void trees(REAL *restrict out, const REAL *s) {
+LOOP void trees(REAL *restrict out, const REAL *s, int width) {
   eight a, b, c, d;
-  add_halves(&a, s);
-  add_halves(&b, s + 16);
-  add_halves(&c, s + 32);
-  add_halves(&d, s + 48);
+  add_halves(&a, s, width);
+  add_halves(&b, s + width, width);
+  add_halves(&c, s + 2 * width, width);
+  add_halves(&d, s + 3 * width, width);
   const eight ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) +
                    __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
   const eight cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 8, 9, 10, 11) +
@@ -160,38 +165,40 @@ LOOP void trees(REAL *restrict out, const REAL *s) {
     out[i] = sums[i];
 }
 #else
-LOOP REAL tree(REAL *s) {
-  for (int width = PARTIAL_SUMS / 2; width; width /= 2)
+LOOP REAL tree(REAL *s, int width) {
+  while (width /= 2)
     for (int i = 0; i < width; i++)
       s[i] += s[i + width];
   return s[0];
 }
-LOOP void trees(REAL *restrict out, REAL *s) {
+LOOP void trees(REAL *restrict out, REAL *s, int width) {
   for (int i = 0; i < 4; i++)
-    out[i] = tree(s + i * PARTIAL_SUMS);
+    out[i] = tree(s + i * width, width);
 }
 #endif
 
 LOOP REAL sum_of(int64_t n, const REAL *a) {
   REAL s[PARTIAL_SUMS] = {0};
+  const int width = sums_of(n);
   int64_t i = 0;
-  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS) {
+  for (; i + width <= n; i += width) {
     LOOP_VECTOR
-    for (int k = 0; k < PARTIAL_SUMS; k++)
+    for (int k = 0; k < width; k++)
       s[k] += a[i + k];
   }
   for (int k = 0; i + k < n; k++)
     s[k] += a[i + k];
-  return tree(s);
+  return tree(s, width);
 }
 
 LOOP void dot_sums(REAL *s, int64_t n, const REAL *a, const REAL *b) {
+  const int width = sums_of(n);
   int64_t i = 0;
-  for (int k = 0; k < PARTIAL_SUMS; k++)
+  for (int k = 0; k < width; k++)
     s[k] = 0;
-  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS) {
+  for (; i + width <= n; i += width) {
     LOOP_VECTOR
-    for (int k = 0; k < PARTIAL_SUMS; k++)
+    for (int k = 0; k < width; k++)
       s[k] = real_fma(a[i + k], b[i + k], s[k]);
   }
   for (int k = 0; i + k < n; k++)
@@ -208,7 +215,7 @@ LOOP REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
     return *b * sum_of(n, a);
   REAL s[PARTIAL_SUMS];
   dot_sums(s, n, a, b);
-  return tree(s);
+  return tree(s, sums_of(n));
 }
 
 /* ---- of one item: e0, e1, e2 are the result's axes, s0, s1, s2 strides ----
@@ -223,9 +230,9 @@ LOOP void item_dot(int64_t e0, int64_t e1, int64_t inner, REAL *out,
     for (; x2 && y2 && i1 + 4 <= e1; i1 += 4, out += 4) {
       REAL s[4 * PARTIAL_SUMS];
       for (int64_t i = 0; i < 4; i++)
-        dot_sums(s + i * PARTIAL_SUMS, inner, x + i0 * x0 + (i1 + i) * x1,
+        dot_sums(s + i * sums_of(inner), inner, x + i0 * x0 + (i1 + i) * x1,
                  y + i0 * y0 + (i1 + i) * y1);
-      trees(out, s);
+      trees(out, s, sums_of(inner));
     }
     for (; i1 < e1; i1++)
       *out++ =
