@@ -6,6 +6,7 @@
 
 #include "tests/common/program_texts.h"
 #include "tests/common/programs.h"
+#include "tests/common/random_program.h"
 
 #include "kernels/engine/cache.h"
 #include "kernels/engine/cc.h"
@@ -245,6 +246,20 @@ TEST_LOOP(a_body_has_the_bits_of_the_loops, 0, PROGRAMS) {
     program_graph f = graph_with(_i % 2 ? 9000 : 700);
     check_bodies(programs[_i], &f, dtypes[_i % 3],
                  number_of("DFGNN_TEST_ORDERS", 1));
+  }
+}
+
+TEST(bodies_of_random_programs_have_the_bits_of_the_loops) {
+  const int first = number_of("DFGNN_TEST_SEED", 1);
+  begin();
+  program_graph f = graph_with(700);
+  use_script("exec cc \"$@\"");
+  for (int i = 0; has_compiler() && i < number_of("DFGNN_TEST_PROGRAMS", 2);
+       i++) {
+    random_program p;
+    random_text(&p, (uint64_t)(first + i));
+    fprintf(stderr, "random program %d\n", first + i);
+    check_bodies(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1);
   }
 }
 
