@@ -7,7 +7,7 @@ import torch
 
 from ..graph import Graph
 
-# So many rows for an edge are marked one by one; more are sorted.
+# Up to so many rows for an edge are marked one by one; more are sorted.
 _MOST_MARKS = 4
 
 

@@ -203,8 +203,8 @@ def attend(graph, name, inputs, bias, dropout, scale, slope, return_weights,
         graph = graph.with_self_loops()
         inputs = by_edge(spec, inputs, graph.to_looped_edges)
     if return_weights:
-        # over graph.table, after the whole halo has come: fused passes over
-        # two matrices return no weights
+        # fused passes over two matrices return no weights: one pass over
+        # graph.table waits for the whole halo
         *inputs, bias = [graph.extend(t) if about.dims[0] == "M" and
                          t is not None else t
                          for about, t in zip(spec.inputs, inputs)]

@@ -71,7 +71,7 @@ class Exchange:
         self.num_sends = sum(self.send_counts)
         self.num_halo = sum(self.receive_counts)
         self.send_row = torch.from_numpy(part.send_row).to(device)
-        # False sends nothing, which makes results wrong: it serves to time
+        # False sends nothing: results are wrong, and the time is that of
         # everything else
         self.enabled = True
         self._free = {}

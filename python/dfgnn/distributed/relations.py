@@ -177,7 +177,7 @@ class DistHeteroGraph(HeteroGraph):
             for kind, count in zip(self.nodes, self._counts)})
         kind, number = (torch.from_numpy(t).to(self.ranks.device)
                         for t in (part.edge_type, part.edge_number))
-        # own nodes stand before the halo, in the part and in each type
+        # own nodes come before the halo, in the part and in each type
         edges = torch.stack([place[self.ranks.indices.long()],
                              place[self.ranks.dst.long()]])
         if one_list:
@@ -199,7 +199,7 @@ class DistHeteroGraph(HeteroGraph):
         own_kind = kind[:self.ranks.nodes.numel()]
         if bool((own_kind.diff() < 0).any()):
             raise ValueError("nodes of the part are not in order of types")
-        # extend() has those of a type together: its own nodes, then its halo
+        # extend() joins the nodes of a type: its own, then its halo
         self._order = kind.argsort(stable=True)
         counts, own_counts = (torch.bincount(t, minlength=len(sizes)).tolist()
                               for t in (kind, own_kind))

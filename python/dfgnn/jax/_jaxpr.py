@@ -29,7 +29,7 @@ class Program(Writer):
     def __init__(self):
         super().__init__()
         self.tensors = []
-        self.exchanged = {}  # by the name of a value: that before, the order
+        self.exchanged = {}  # by a transposed value's handle: (before, order)
 
     def input(self, name, place, shape):
         if len(shape) > 3:
@@ -257,7 +257,7 @@ def _inner(eqn):
 _NAMED = {  # of JAX: the function, its second argument, and the operation
     "silu": (jax.nn.silu, (), method("silu")),
     "elu": (jax.nn.elu, (), method("elu")),
-    # the operator of GATv2 has it, whose derivative at 0 is that below
+    # GATv2's operator has it: its derivative at 0 is that of x < 0
     "leaky_relu": (jax.nn.leaky_relu, (0.2,), method("leaky_relu")),
     "logaddexp": (jnp.logaddexp, (0.0,), lambda x, _: method("softplus")(x)),
 }

@@ -240,7 +240,7 @@ class EdgeProgram(MessageFunction):
             over = method(self.reduce + "_in")
             values = [over(v) if v.place in (SRC, EDGE) else v
                       for v in values]
-        text = writer.text([  # each spreads to its shape
+        text = writer.text([  # values spread to the shapes of the jaxpr
             Value(writer, v.handle, v.place, var.aval.shape)
             for v, var in zip(values, closed.jaxpr.outvars)])
         dtypes = tuple(v.aval.dtype.name if v.aval.dtype.name in DTYPES

@@ -38,7 +38,7 @@ class Shape:
             return out
         if self.dims > 3:
             out = out.unflatten(1, self.lead if self.lead else (-1,))
-        # dense as PyG's, which callers view
+        # callers view the result, which is dense in PyG
         return out.movedim(0, self.axis).contiguous()
 
 
@@ -152,7 +152,7 @@ class Conv(nn.Module):
         return out, (edges, alpha)
 
     def reset_parameters(self):
-        # what has two names is drawn twice, as PyG draws it
+        # a module of two names is drawn twice, as PyG draws it
         for name, part in self._modules.items():
             if name != "act":
                 reset(part)

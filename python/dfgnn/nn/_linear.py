@@ -18,9 +18,9 @@ def glorot_(tensor):
         return tensor.uniform_(-bound, bound)
 
 
-def parameter(wanted, *shape):
+def parameter(exists, *shape):
     """A parameter that is not drawn yet, or none."""
-    return nn.Parameter(torch.empty(shape)) if wanted else None
+    return nn.Parameter(torch.empty(shape)) if exists else None
 
 
 def reset(module):

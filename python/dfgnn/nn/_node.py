@@ -331,8 +331,8 @@ def first(node):
     return decorate
 
 
-# Tensors with a row for each node, whose graph has as many, and those with a
-# row for each edge.
+# The names of tensors with a row for each node of the graph, and of those with
+# a row for each edge.
 _OF_NODES, _OF_EDGES = ("x", "x_dst"), ("edge_attr", "edge_weight")
 
 
@@ -385,7 +385,7 @@ def graph_of(edges, sizes, loops=False):
     return graph
 
 
-_chains = {}  # by what tells them apart
+_chains = {}  # by the key that run() makes
 _MOST_CHAINS = 4096
 
 

@@ -19,7 +19,7 @@ class Projected(NamedTuple):
     weight: torch.Tensor
     bias: torch.Tensor
 
-    def made(self):
+    def projected(self):
         return F.linear(*self)
 
 

@@ -121,4 +121,4 @@ def served(theirs, name, run):
 
 def _computed(argument):
     """An argument, computed now if another method's kernels put it off."""
-    return argument.made() if hasattr(argument, "made") else argument
+    return argument.projected() if hasattr(argument, "projected") else argument

@@ -87,13 +87,13 @@ def _named(layer, modules, parameters, **more):
         _modules=ours, _parameters=parameters, **more)
 
 
-def _called(layer, graph, x, state, node, in_steps, wanted):
+def _called(layer, graph, x, state, node, in_steps, with_alpha):
     """The result of a layer whose names are those of PyG's in state."""
-    out = NotImplemented if wanted else node.of_state(state, x, graph)
+    out = NotImplemented if with_alpha else node.of_state(state, x, graph)
     if out is not NotImplemented:
         return _result(layer, x, out)
     return _result(layer, x, *in_steps(SimpleNamespace(
-        **state, **state["_modules"], **state["_parameters"]), wanted))
+        **state, **state["_modules"], **state["_parameters"]), with_alpha))
 
 
 def _result(layer, x, out, alpha=None):
@@ -122,8 +122,8 @@ def gat(layer, graph, feat, edge_weight=None, get_attention=False):
         layer, dict(lin="fc", lin_src="fc_src", lin_dst="fc_dst"),
         dict(att_src="attn_l", att_dst="attn_r", bias="bias"))
     return _called(
-        layer, graph, x, state, nodes.gat, lambda named, wanted: steps.gat(
-            named, graph, x, graph.num_dst, None, wanted), get_attention)
+        layer, graph, x, state, nodes.gat, lambda named, with_alpha: steps.gat(
+            named, graph, x, graph.num_dst, None, with_alpha), get_attention)
 
 
 def gatv2(layer, graph, feat, get_attention=False):
@@ -133,8 +133,8 @@ def gatv2(layer, graph, feat, get_attention=False):
         lin_l="fc_src", lin_r="fc_src" if shared else "fc_dst"),
         dict(att="attn"), share_weights=shared)
     return _called(
-        layer, graph, x, state, nodes.gatv2, lambda named, wanted: steps.gatv2(
-            named, graph, x, None, wanted), get_attention)
+        layer, graph, x, state, nodes.gatv2, lambda named, with_alpha:
+        steps.gatv2(named, graph, x, None, with_alpha), get_attention)
 
 
 def agnn(layer, graph, feat):

@@ -66,13 +66,13 @@ def edges_looked_at(layer):
     return lin is not None and not is_product(lin)
 
 
-def _looped(layer, x, edge_index, edge_attr, size, wanted, reason, step):
-    """The result of step(graph, num_dst, row, wanted) of a layer that may add
-    loops, which PyG fills by that row of edges as messages flow; reason: why
-    there is none, or None."""
-    wanted, loops = bool(wanted), layer.add_self_loops
+def _looped(layer, x, edge_index, edge_attr, size, with_alpha, reason, step):
+    """The result of step(graph, num_dst, row, with_alpha) of a layer that may
+    add loops, which PyG fills by that row of edges as messages flow; reason:
+    why there is none, or None."""
+    with_alpha, loops = bool(with_alpha), layer.add_self_loops
     reason = attends(layer, edge_index, x, edge_attr) or reason
-    if reason is None and loops and wanted and compiling():
+    if reason is None and loops and with_alpha and compiling():
         reason = "torch.compile traces"  # their number depends on values
     if reason is not None:
         return unfit(layer, reason)
@@ -84,7 +84,7 @@ def _looped(layer, x, edge_index, edge_attr, size, wanted, reason, step):
     graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
     return _result(
         layer, edge_index, graph, loops,
-        *step(graph, pair.num_dst, 0 if reverse(layer) else 1, wanted))
+        *step(graph, pair.num_dst, 0 if reverse(layer) else 1, with_alpha))
 
 
 def gat(layer, x, edge_index, edge_attr=None, size=None,
@@ -92,8 +92,8 @@ def gat(layer, x, edge_index, edge_attr=None, size=None,
     return _looped(
         layer, x, edge_index, edge_attr, size, return_attention_weights,
         _LOOKED_AT if edges_looked_at(layer) else None,
-        lambda graph, num_dst, row, wanted: steps.gat(
-            layer, graph, x, num_dst, edge_attr, wanted, row))
+        lambda graph, num_dst, row, with_alpha: steps.gat(
+            layer, graph, x, num_dst, edge_attr, with_alpha, row))
 
 
 def gatv2(layer, x, edge_index, edge_attr=None,
@@ -108,8 +108,8 @@ def gatv2(layer, x, edge_index, edge_attr=None,
         reason = _LOOKED_AT
     return _looped(
         layer, x, edge_index, edge_attr, None, return_attention_weights,
-        reason, lambda graph, num_dst, row, wanted: steps.gatv2(
-            layer, graph, x, edge_attr, wanted, row))
+        reason, lambda graph, num_dst, row, with_alpha: steps.gatv2(
+            layer, graph, x, edge_attr, with_alpha, row))
 
 
 def agnn(layer, x, edge_index):
@@ -121,7 +121,7 @@ def agnn(layer, x, edge_index):
         reason = "x is of another type than beta"
     return _looped(
         layer, x, edge_index, None, None, False, reason,
-        lambda graph, num_dst, row, wanted: (steps.agnn(layer, graph, x), None))
+        lambda graph, *_: (steps.agnn(layer, graph, x), None))
 
 
 # ---- transformers -----------------------------------------------------------

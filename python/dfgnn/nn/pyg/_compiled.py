@@ -41,7 +41,7 @@ class _Made:
 _MADE = _Made()
 _MODULES = vars(_MADE)
 _RECORDED = weakref.WeakKeyDictionary()
-# rows of tensors that stand for those of a call: as many are equal
+# numbers of rows that stand for those of a call: equal ones for equal ones
 _ROWS = (11, 7, 5, 3, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 _GUARDED = (int, float, bool, str, type(None))
 
@@ -269,7 +269,7 @@ def propagate(layer, edge_index, size, kwargs):
     if arguments is None:
         return NotImplemented
     if any([_surely(n < 2) for n in rows.sizes]):
-        return NotImplemented  # of which torch.compile knows that it is one
+        return NotImplemented  # torch.compile makes 0 and 1 constants
     about = size
     if size is not None:
         about = tuple([None if n is None else rows.number(n) for n in size])

@@ -15,7 +15,7 @@ _GIVEN = r"((?:, \w+=(?:\w+|\((?:\w+,? ?)*\)))*)\)$"  # variables by name
 # a = self.edge_updater(edges, ...), and then self.propagate(edges, ...)
 _PAIR = re.compile(r"^( *)(\w+) = (\w+)\.edge_updater\((\w+)" + _GIVEN
                    + r"\n\1(?:\w+ = |return )\3\.propagate\(\4" + _GIVEN, re.M)
-# what an argument that is None does not pass; the first, if it is False, too
+# ifs that None does not pass, and the first of them neither does False
 _TEST = re.compile(r"( *)if (?:(\w+)|isinstance\((\w+), \w+\)|"
                    r"(\w+) is not None):$")
 # reads may hide in functions and words, and come before their lines in loops

@@ -25,8 +25,8 @@ from ._edges import edges_as_given, unknown, wide
 from ._mixin import Fused, Row, attempt, fuse, unfit, usual
 from ._propagate_steps import Programs, numbers_of, own_function
 
-_thread = threading.local()  # .state: of the layer that runs
-# calls of one class of which no graph was made, until it is not looked for
+_thread = threading.local()  # .state: the State of the layer that runs
+# after so many kinds of calls without a graph, none is looked for
 MOST_REFUSED = 16
 
 
@@ -83,7 +83,7 @@ class _Served:
                 self.reason = difference(self.programs, args, state.name)
         except (TraceError, UnsupportedError) as error:
             self.reason = str(error)
-        self.first = False  # unless its own path raises, as it does again
+        self.first = False  # where its own path raises, the next call tries
 
 
 class _Maker:
@@ -92,7 +92,7 @@ class _Maker:
 
     def __init__(self):
         self.values = {}  # by source, the number of the first graph
-        self.changed = set()  # the sources of numbers that were others
+        self.changed = set()  # the sources of numbers that have changed
 
     def __call__(self, module):
         for source, value in numbers_of(module).items():

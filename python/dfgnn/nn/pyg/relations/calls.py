@@ -236,7 +236,7 @@ def run_calls(owner, calls, summed):
             for key, part in results.items():
                 by_type[key] = by_type[key] + part if key in by_type else part
     except (Other, InvalidError, ValueError) as error:
-        # what is wrong with the edges the layers say themselves
+        # the layers themselves say what is wrong with the edges
         raise Other(str(error) or "a layer's parameters are not its "
                     "library's, or a hook looks at them") from None
     by_relation.update(one_by_one(alone))

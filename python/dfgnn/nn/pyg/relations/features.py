@@ -33,7 +33,7 @@ def worth(graph, x, like, weights):
         return False
     if torch.is_grad_enabled() and any(t.requires_grad for t in x.values()):
         return False
-    # both passes multiply rows that are sent twice, and sums four times
+    # both passes project each sent row twice, or each pair's sum four times
     saved = 2 * graph.as_sent().size - 4 * graph.number_of_pairs()
     tf32 = first.is_cuda and torch.backends.cuda.matmul.allow_tf32
     return _ways.attention_of_relations(

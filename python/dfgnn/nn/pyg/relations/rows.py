@@ -52,8 +52,8 @@ def in_product_type(x):
                       for side in x])
 
 
-# ---- linear layers whose results stand one below the other: each is written where
-# it stands, and no copy joins them
+# ---- linear layers whose results lie one below the other: each product writes
+# its rows of one tensor
 
 def _sizes(rows, weights):
     return [x.size(0) * w.size(0) for x, w in zip(rows, weights)]

@@ -152,7 +152,7 @@ def _of_embeddings(layer, graph, index):
     def picked(weight):
         if index is None:
             return weight
-        if _is_fast(layer):  # it takes the number of a node for that of a row
+        if _is_fast(layer):  # FastRGCNConv reads row i for node i
             return weight[:, :index.numel()]
         return weight[:, index]
     if _adds(layer) and groups.way_of_sums(
@@ -247,13 +247,13 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
                size=None, return_attention_weights=None):
     """RGATConv: nodes are transformed once for each relation, not for each
     edge.  edge_index may be a HeteroGraph, a rank's share of one, too."""
-    wanted = isinstance(return_attention_weights, bool)
+    with_alpha = isinstance(return_attention_weights, bool)
     graph = edge_index if isinstance(edge_index, HeteroGraph) else None
     reason = attends(layer, edge_index if graph is None else graph.edge_index,
                      x, edge_attr)
     if reason is None:
         reason = _no_list(edge_type, edge_attr, size) if graph is None else \
-            _other_graph(layer, graph, wanted)
+            _other_graph(layer, graph, with_alpha)
     if reason is not None:
         return _refused(layer, reason, graph is not None)
     if graph is not None:
@@ -261,8 +261,8 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
                     False)[0]
     graph = typed_graph(flowed(layer, edge_index), edge_type, x.size(0),
                         layer.num_relations)
-    out, alpha = _run(layer, graph, x, edge_attr, wanted)
-    return (out, (edge_index, alpha)) if wanted else out
+    out, alpha = _run(layer, graph, x, edge_attr, with_alpha)
+    return (out, (edge_index, alpha)) if with_alpha else out
 
 
 def _no_list(edge_type, edge_attr, size):
@@ -274,7 +274,7 @@ def _no_list(edge_type, edge_attr, size):
     return None
 
 
-def _other_graph(layer, graph, wanted):
+def _other_graph(layer, graph, with_alpha):
     """Why a HeteroGraph is none of the layer's, or None."""
     if reverse(layer) or compiling():
         return "messages flow to sources, or torch.compile traces"
@@ -282,13 +282,12 @@ def _other_graph(layer, graph, wanted):
         return f"the graph has {graph.num_relations} relations, expected " \
             f"{layer.num_relations} of one edge list"
     return "attention weights are returned for an edge_index only" \
-        if wanted else None
+        if with_alpha else None
 
 
-def _run(layer, graph, x, edge_attr, wanted):
-    """(the layer's result, alpha or None), from features of the nodes that
-    send, of which the first are those that receive; wanted: whether alpha
-    is."""
+def _run(layer, graph, x, edge_attr, with_alpha):
+    """(the layer's result, alpha if with_alpha else None), from features of
+    the nodes that send; the first of them are those that receive."""
     h, edge = _transformed(layer, x), None  # [R * N, H * C]
     if edge_attr is not None:
         if edge_attr.dim() == 1:
@@ -302,7 +301,7 @@ def _run(layer, graph, x, edge_attr, wanted):
     if layer.dim > 1:
         value = value.unsqueeze(2).expand(-1, -1, layer.dim, -1).flatten(1, 2)
     out, alpha = _modulated(layer, _Call(graph, value, torch.matmul(
-        receive, layer.q), torch.matmul(h, layer.k), edge), wanted)
+        receive, layer.q), torch.matmul(h, layer.k), edge), with_alpha)
     if layer.attention_mode != "additive-self-attention":
         out = out.view(-1, layer.heads, layer.dim, layer.out_channels)
     return layer.update(out), alpha
@@ -321,13 +320,14 @@ def _transformed(layer, x):
     return torch.matmul(x, weight).reshape(-1, width)
 
 
-def _modulated(layer, call, wanted):
+def _modulated(layer, call, with_alpha):
     """([N, H * dim, C] the attention, modulated as layer.mod says, alpha as
-    PyG returns it if it is wanted)."""
+    PyG returns it if with_alpha)."""
     mod = layer.mod
     dropout = layer.dropout if layer.training and mod not in (
         "additive", "scaled", "f-additive", "f-scaled") else 0.0
-    out, alpha = _attended(layer, call, wanted or mod == "f-additive", dropout)
+    weights = with_alpha or mod == "f-additive"
+    out, alpha = _attended(layer, call, weights, dropout)
     matrix = call.matrix
     degree = degrees(matrix, out).view(-1, 1)
     if mod == "f-additive":
@@ -342,11 +342,11 @@ def _modulated(layer, call, wanted):
         out = out * factor.unsqueeze(1)
     elif mod == "f-scaled":
         out = out * degree.unsqueeze(1)
-    return out, alpha.to(softmax_type(call.key)) if wanted else None
+    return out, alpha.to(softmax_type(call.key)) if with_alpha else None
 
 
-# ---- HEAT: scores have types of nodes and edges, and features of edges, which are
-# values, too
+# ---- HEAT: scores read types of nodes and edges, and features of edges, which
+# are added to values, too
 
 @edge_program
 def _heat_messages(i, j, e, slope, dropout):
