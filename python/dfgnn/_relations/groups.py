@@ -77,7 +77,7 @@ class Groups:
 
     @classmethod
     def of_sizes(cls, sizes, device, align):
-        """Groups with room for so many rows each."""
+        """Groups with room for sizes[g] rows each."""
         sizes = list(sizes)
         starts = itertools.accumulate(
             [-(-size // align) * align for size in sizes], initial=0)
@@ -86,7 +86,7 @@ class Groups:
         return groups
 
     def packed(self, rows):
-        """By group its rows without the room that it has beyond its size."""
+        """The rows of each group, without the room beyond its size."""
         if self.align > 1:
             if self._rows is None:
                 self._rows = torch.cat([
@@ -249,8 +249,8 @@ def groups_of(graph, pairs, align):
 
 
 def by_pair(graph, weight, reduce):
-    """The same: reduce(Graph) gives the rows of (node, relation) pairs that
-    have edges, which are multiplied then."""
+    """[N, O] the sums of by_node(): reduce(Graph) gives the rows of (node,
+    relation) pairs that have edges, which are multiplied then."""
     align = alignment(
         graph.number_of_pairs(), graph.num_relations, graph.device,
         product_type(weight), weight.shape[1:] if weight.dim() == 3 else ())

@@ -25,7 +25,7 @@ def _link(op, width, dtype, generation):
 
 
 class _Read:
-    """What a call says."""
+    """The arguments of a call by name."""
 
     def __init__(self, call):
         self.op, (gradients, *ends) = call.name, call.counts

@@ -74,8 +74,8 @@ def pairs_in(graph, layout, side="dst"):
 
 
 def moved(numbers, counts, steps, begins):
-    """The numbers of each relation times its step, and its begin more, in
-    place."""
+    """numbers, where each n of relation r has become begins[r] + n * steps[r];
+    counts: how many each relation has."""
     parts = [(part, step, begin) for part, step, begin in zip(
         numbers.split(counts), steps, begins) if part.numel()]
     scaled = [(part, step) for part, step, _ in parts if step != 1]

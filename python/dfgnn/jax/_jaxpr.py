@@ -290,8 +290,8 @@ _DERIVED = {
 
 
 def _custom(eqn, inner, values):
-    """A function that has a derivative of its own, or None if it is that of
-    what the function does, as the derivatives of JAX's functions are."""
+    """The value of a function with a derivative of its own; None if it is the
+    derivative of the function's operations, as in JAX's functions."""
     variables = inner.invars
     outer = inner.replace(eqns=[eqn.replace(invars=variables)],
                           outvars=eqn.outvars)
@@ -308,7 +308,7 @@ def _custom(eqn, inner, values):
 
 
 def _same_derivatives(first, second, variables):
-    """Whether they are the same at points where derivatives have corners."""
+    """Whether two jaxprs have equal derivatives at points with corners."""
     points = np.array([0, 1, -1, 6, .3, -.7, 3, -3, -6])
     for k in range(len(points)):
         inputs = [jnp.asarray(np.resize(np.roll(points, k), v.aval.shape),

@@ -13,9 +13,8 @@ from ._linear import of_edges, together
 # ---- attention in the types that the layers of PyG and DGL have --------------
 
 def outside_autocast(function, graph, *args, result=None, **kwargs):
-    """An attention over a graph, as exact as its inputs are: PyG computes
-    scores in their own type inside an autocast region, too.  result: the type
-    of PyG's result."""
+    """function(graph, ...) in the type of its inputs: PyG computes scores so
+    inside an autocast region, too.  result: the type of PyG's result."""
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         with torch.autocast(graph.device.type, enabled=False):
             attended = function(graph, *args, **kwargs)

@@ -112,7 +112,7 @@ class Conv(nn.Module):
         return self._flowed(edges)
 
     def _flowed(self, edges, taker=None, refusing=False):
-        """taker: what takes the edges without their values; None: with them."""
+        """The edges from sources to destinations; taker: who drops values."""
         if isinstance(edges, Graph):
             return edges
         if not _is_edge_index(edges):

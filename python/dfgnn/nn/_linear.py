@@ -19,7 +19,7 @@ def glorot_(tensor):
 
 
 def parameter(exists, *shape):
-    """A parameter that is not drawn yet, or none."""
+    """A parameter that is not drawn yet; None unless it exists."""
     return nn.Parameter(torch.empty(shape)) if exists else None
 
 

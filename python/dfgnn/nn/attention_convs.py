@@ -49,7 +49,7 @@ class _Additive(_Attention):
                      + names, arguments)
 
     def add_parts(self, own_in, bias):
-        """Makes what is of edges, and what follows the attention."""
+        """Makes the layers of edge features and the residual, and the bias."""
         width = self.heads * self.out_channels
         self.lin_edge = None if self.edge_dim is None else Linear(
             self.edge_dim, width, False, "glorot")

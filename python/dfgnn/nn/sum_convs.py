@@ -46,8 +46,8 @@ class _Static(Conv):
 
 
 def _loop_weights(edges, weight, rows, num_nodes, fill):
-    """[num_nodes] the weight of the loop of each node, from the loops that the
-    given edges have; rows: those of these loops, a spare one of other edges."""
+    """[num_nodes] the weight of each node's loop, from the loops among edges;
+    rows: the node of each loop, num_nodes for other edges."""
     if hasattr(edges, "sparse_sizes"):  # PyG drops those of a SparseTensor
         return weight.new_full((num_nodes,), fill)
     if isinstance(edges, torch.Tensor) and is_adjacency(edges):

@@ -26,8 +26,8 @@ class _WithoutDropout(torch.overrides.TorchFunctionMode):
 
 @contextlib.contextmanager
 def _may_wait():
-    """The check waits for the device, once, also in a step before a capture,
-    which refuses what would wait in each."""
+    """Lets the check wait for the device, once, also in a step before a
+    capture, which refuses to wait."""
     if not torch.cuda.is_initialized():
         yield
         return

@@ -88,9 +88,9 @@ def recorded(layer, *about):
 
 
 def _record(layer, edge_dtype, device, rows, size, kwargs, training, autocast):
-    """Of a call: the name of its module, which rows are its sources' and
-    destinations', whether the first row of its edges receives, and the keys of
-    its tensors; None if there is none."""
+    """(the name of a call's module, which rows are its sources' and which its
+    destinations', whether the first row of its edges receives, the keys of its
+    tensors); None if there is no module."""
     device = torch.device(device)
     if autocast != autocast_dtype(device.type) or rows > len(_ROWS):
         return None
@@ -178,7 +178,7 @@ def _named(source):
 
 
 def _stand_in(edge_dtype, device, size, arguments):
-    """Arguments that hold nothing, as many rows of which are equal."""
+    """Arguments of zeros, with as many rows where the call has as many."""
     def tensor(about):
         if about is None:
             return None
@@ -208,7 +208,7 @@ _surely = getattr(symbolic_shapes, "guard_or_false", bool)
 
 
 class _Rows:
-    """Tells which rows are as many, by comparing them: a guard each."""
+    """Tells which numbers of rows are equal; each comparison is a guard."""
 
     def __init__(self, edges):
         self.sizes = [edges]

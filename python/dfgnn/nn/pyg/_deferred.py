@@ -73,15 +73,15 @@ def _unread(code):
 
 
 def _operands(code):
-    """What steps of code name and ask; how they call depends on the text
-    around."""
+    """The names that steps of code read and write, and their jumps; how they
+    call depends on the text around."""
     return [step.opname if "JUMP" in step.opname else step.argval
             for step in dis.get_instructions(code)
             if step.opname.startswith(("LOAD", "STORE", "POP_JUMP", "IS_OP"))]
 
 
 def _conditions(text, name, arguments):
-    """As _unread() has them, of the reads of a name in what follows."""
+    """The conditions of _unread() for the reads of a name in text."""
     around, conditions = [], set()  # the ifs about a line: (indent, condition)
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())

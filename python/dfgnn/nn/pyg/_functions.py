@@ -85,7 +85,7 @@ def _dense(theirs):
 
 
 def _drawn(ours):
-    """In captured steps alone: elsewhere a seed gives the pairs that it gave."""
+    """Serves captured steps alone: elsewhere a seed draws PyG's pairs."""
     def make(theirs):
         def sample(edge_index, *args, **kwargs):
             current = _remember.current

@@ -66,7 +66,7 @@ def obstacle(layer):
 
 
 def own_obstacle(layer):
-    """The same as far as the layer itself is the reason."""
+    """The reason of obstacle() that lies in the layer itself, or None."""
     state = layer.__dict__
     if state["_explain"]:
         return "its messages are explained"

@@ -11,8 +11,8 @@ from ._edges import graph_made_of
 
 
 def own_function(kind, name, argument=None):
-    """A class's own propagate() or edge_updater(); with an argument, the former
-    whose argument is what the latter makes."""
+    """A class's own propagate() or edge_updater(); with an argument, the
+    propagate() whose argument of this name edge_updater() makes."""
     if argument is not None:
         def function(layer, edge_index, size, kwargs):
             value = kind.edge_updater(layer, edge_index, size=kwargs["size"],
@@ -82,7 +82,7 @@ class Sizes:
 
 
 class Programs:
-    """Steps in the place of a graph, called with what it would be."""
+    """Steps in the place of a graph, called with its arguments."""
 
     def __init__(self, module, numbers):
         notes, self.edges = notes_of(module, numbers)

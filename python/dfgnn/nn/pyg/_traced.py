@@ -185,8 +185,8 @@ def propagate(layer, edge_index, size=None, **kwargs):
 
 
 def _with_update(layer, edge_index, size, kwargs, name):
-    """The result with what edge_updater() would make as the argument of this
-    name, by one graph if there is one."""
+    """The result of propagate() whose argument of this name edge_updater()
+    makes, by one graph if there is one."""
     later = kwargs.pop(name)
     try:
         return _served(layer, ("propagate", name), edge_index, size, dict(

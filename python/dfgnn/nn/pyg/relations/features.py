@@ -26,7 +26,7 @@ MOST_FEATURES = 1024
 
 
 def worth(graph, x, like, weights):
-    """Whether it is faster so.  x: by type of sources."""
+    """Whether gat() is faster here.  x: by type of sources."""
     first = next(iter(x.values()))
     if like.dropout or autocasting() or first.size(1) > MOST_FEATURES or \
             first.dtype not in (torch.float32, torch.float64):

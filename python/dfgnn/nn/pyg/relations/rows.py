@@ -60,8 +60,8 @@ def _sizes(rows, weights):
 
 
 class _Tables(Kind):
-    """The results of count linear layers in one flat tensor; given are their
-    inputs [rows, F], their weights [O, F], and biases [O] or nothing."""
+    """The results of count linear layers in one flat tensor, from their rows
+    [rows, F], then their weights [O, F], then biases [O] or nothing."""
 
     def record(self, count, inputs, needed):
         rows, weights = inputs[:count], inputs[count:2 * count]
@@ -140,7 +140,7 @@ def project(graph, side, x, weights, biases=None):
 
 
 def sent(graph, x, *linears):
-    """For each (weights, biases) the same of sources, laid out as
+    """For each (weights, biases) project() of sources, laid out as
     graph.as_sent(); rows that are gathered are gathered once."""
     if 0 not in graph.as_sent().step:
         return [project(graph, "src", x, *linear) for linear in linears]
