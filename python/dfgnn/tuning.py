@@ -8,6 +8,7 @@ from typing import Callable, Optional
 import torch
 
 from . import _abi, _execute, _handle, _operators, _tuned, recordings
+from ._checks import check_number
 from .convert import (  # noqa: F401 - part of this module
     as_graph, generate, read)
 from .programs import EdgeProgram
@@ -103,6 +104,8 @@ def tune_model(model: Callable, *inputs, **options) -> recordings.Tuned:
     The model keeps its parameters, buffers and gradients.
     """
     _check_keywords(recordings.tune_step, options, recordings.record)
+    if "budget" in options:
+        options["budget"] = check_number("budget", options["budget"])
     return recordings.tune_step(model, *inputs, **options)
 
 

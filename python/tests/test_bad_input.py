@@ -173,6 +173,9 @@ CASES = {
     "a budget of text": (
         lambda: dfgnn.tune(EDGES, "gt", 8, budget="1s"), TypeError,
         "budget must be a number, got str '1s'"),
+    "a budget of text for a model": (
+        lambda: dfgnn.tune(torch.nn.Linear(2, 2), torch.ones(1, 2), budget="1s"),
+        TypeError, "budget must be a number, got str '1s'"),
     "a family that is a number": (
         lambda: dfgnn.as_graph(EDGES.clone(), 6, family=3), TypeError,
         "family must be a str, got int 3"),
