@@ -27,6 +27,10 @@ try:
         BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException)
     from torch.fx.experimental import _config as shapes
     AVAILABLE = hasattr(config, "recompile_limit")
+    if AVAILABLE and not torch.cuda.device_count():
+        # a guard that lives as long as the thread that traces first, and which
+        # others read after that
+        torch._C._ensureCUDADeviceGuardSet()
 except ImportError:
     AVAILABLE = False
 

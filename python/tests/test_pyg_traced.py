@@ -508,3 +508,18 @@ def test_the_process_ends_silently_with_what_is_kept():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True,
                           text=True)
     assert done.returncode == 0 and not done.stderr
+
+
+def test_a_thread_that_has_ended_leaves_others_what_they_trace_with():
+    code = """
+import threading, torch, torch_geometric.nn as G, dfgnn
+x, edges = torch.randn(9, 4), torch.randint(0, 9, (2, 20))
+for layer in (G.GENConv(4, 4), G.LEConv(4, 4), G.FiLMConv(4, 4)):
+    dfgnn.accelerate(layer)
+    thread = threading.Thread(target=layer, args=(x, edges))
+    thread.start()
+    thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
