@@ -71,7 +71,8 @@ DFGNN_API dfgnn_status dfgnn_graph_fill_loops_backward(const dfgnn_graph *graph,
  * complex values, which are skipped; general, symmetric, hermitian or
  * skew-symmetric), SciPy CSR (.npz, optional graph_ptr), undirected graphs of
  * METIS (.graph), SNAP and OGB edge lists (.txt, .csv, .tsv; '#' and '%'
- * comments), each also with .gz except .npz.  Edges "a b" of a list mean that b
+ * comments; names in the first line of a .csv, and columns beyond two, are
+ * skipped), each also with .gz except .npz.  Edges "a b" of a list mean that b
  * attends to a (source, destination).  Duplicate edges are kept.  path must be
  * a regular file: pipes and devices are DFGNN_ERROR_IO.  Free it with
  * dfgnn_csr_free. */

@@ -29,7 +29,11 @@ static int put_graph(const job *j, const char *name) {
   char path[8192];
   snprintf(path, sizeof path, "%s%s%s", *name == '/' ? "" : j->folder,
            *name == '/' ? "" : "/", name);
-  int stays = stat(path, &info) && !strpbrk(name, "*?[/");
+  int there = !stat(path, &info), stays = !there && !strpbrk(name, "*?[/");
+  if (!there && strstr(name, " --"))
+    return tool_error("%s:%d: found '%s', expected a graph, and each option on "
+                      "a line of its own",
+                      j->path, j->line, name);
   return tool_graphs_add(j->graphs, stays ? name : path);
 }
 

@@ -38,6 +38,7 @@ def relink(text, source, pages):
         path, _, anchor = target.partition("#")
         page = os.path.basename(path)
         page += ".md" if page == "HACKING" else ""
+        page = "index.md" if path == "../README.md" else page
         if path.startswith("docs/figures") or path.startswith("figures"):
             return f"{label}(figures/{page})"
         if page in pages:
@@ -49,7 +50,7 @@ def relink(text, source, pages):
 
 
 HEADERS = ("dfgnn.h", "dfgnn_types.h", "dfgnn_graph.h", "dfgnn_tune.h",
-           "dfgnn_program.h", "dfgnn_mlp.h", "dfgnn_operator.h")
+           "dfgnn_program.h", "dfgnn_mlp.h", "dfgnn_operator.h", "dfgnn_xla.h")
 
 
 def c_reference(include):
