@@ -6,8 +6,8 @@
 
 typedef struct tool_absent tool_absent;
 
-/* Reads the stores and models in use and describes settings->absent.  Returns
- * an exit status; *absent is NULL then. */
+/* Reads the stores and portfolios in use and describes settings->absent.
+ * Returns an exit status; *absent is NULL then. */
 int tool_absent_create(tool_absent **absent, const tool_settings *settings);
 void tool_absent_free(tool_absent *absent);
 

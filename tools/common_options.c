@@ -246,7 +246,7 @@ const tool_option tool_options[OPTION_COUNT] = {
          .most = MOST_COUNT},
     [OPTION_CHECK] = {.name = "check",
                       .help = "compare each variant with the float64 "
-                              "reference first (the default)",
+                              "reference first",
                       .set = option_flag,
                       FIELD(no_check),
                       .flag = 0},
@@ -301,7 +301,7 @@ const tool_option tool_options[OPTION_COUNT] = {
                     .argument = "ARCH[,MODEL]",
                     .help =
                         "a GPU that is not here, such as sm_90 or sm_90,H200, "
-                        "by the stores and models in use",
+                        "by the stores and portfolios in use",
                     .set = option_text,
                     FIELD(absent)},
     [OPTION_PACK] = {.name = "pack",

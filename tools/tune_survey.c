@@ -573,7 +573,7 @@ const tool_command tune_survey = {
     .operands = "GRAPH...",
     .summary = "Measure all variants of a table of problems",
     .text =
-        "Portfolios, models and rules are made from surveys, and dfgnn-bench "
+        "Portfolios are made from surveys, and dfgnn-bench "
         "--regret judges choices by them. For each graph and cell, a line of "
         "--cells with a name and the options of a problem, every variant is "
         "sampled, those of papers too: once, briefly; those within 1.75 times "
