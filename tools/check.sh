@@ -12,6 +12,10 @@
 #               user's cache)
 set -u
 
+[ $# -eq 0 ] || {
+  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build-check}
 jobs=$(nproc 2>/dev/null || echo 2)

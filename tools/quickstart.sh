@@ -9,6 +9,10 @@
 #   DFGNN_STORE=F the store to tune into (default: a file in BUILD)
 set -eu
 
+[ $# -eq 0 ] || {
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build-quickstart}
 jobs=$(nproc 2>/dev/null || echo 2)

@@ -3,6 +3,11 @@
 # tools/packages.txt, or of these; says nothing and needs no rights when all are there.
 set -eu
 
+case ${1-} in -*)
+  sed -n '2,3s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+  ;;
+esac
 here=$(cd "$(dirname "$0")" && pwd)
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

@@ -8,10 +8,11 @@
 # becomes HOST (default: that of OUT).  Rows of variants and revisions that are
 # gone go, if the dfgnn-tune in PATH was built for their backend.
 set -eu
-[ $# -ge 1 ] || {
+case ${1--} in -*)
   sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
-}
+  ;;
+esac
 
 out=$1
 shift

@@ -101,6 +101,10 @@ for script in tools/*.sh packaging/build/*.sh python/*.sh tests/emulator/*.sh; d
   case $script in packaging/build/ltmain.sh) continue ;; esac
   sh -n "$script" || fail "$script does not parse"
 done
+for script in quickstart setup check; do
+  status 2 "tools/$script.sh" --help
+  says "tools/$script.sh\|Builds\|builds"
+done
 if command -v shellcheck >/dev/null; then
   shellcheck -S warning tools/release.sh tools/quickstart.sh tools/setup.sh \
     packaging/build/manylinux.sh packaging/build/static-libs.sh \

@@ -14,10 +14,11 @@
 set -eu
 say() { echo "$(date -u +%H:%M:%S) $*" >&2; }
 
-[ $# -ge 1 ] || {
+case ${1--} in -*)
   sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
   exit 2
-}
+  ;;
+esac
 folder=$1
 shift
 here=$(cd "$(dirname "$0")" && pwd)
