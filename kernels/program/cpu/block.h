@@ -60,8 +60,9 @@ typedef struct engine {
   const uint8_t *slots; /* of a compiled body: values of edges that it keeps,
                          * all at the same time */
   int64_t own_elements, edge_elements, scratch_elements;
-  int64_t room_elements; /* edge_elements, and those of slots */
-  int64_t edges;         /* of a block */
+  int64_t room_elements; /* of edge_elements, what is in memory */
+  int64_t edges;         /* most of a row in a block, whatever is compiled */
+  int64_t room;          /* rows, and edges, of a block */
   int looks_at_rows;     /* does a step need the row of each edge? */
   int chunks;
   int64_t bounds[DFGNN_PROGRAM_CHUNKS + 1]; /* rows of a chunk */
@@ -148,7 +149,7 @@ static void fill_keep(const engine *e, int32_t n, int64_t item, REAL *out) {
 static REAL *own_value(const block *b, int32_t n) {
   const place_of_value *v = &b->e->values[n];
   return v->rows && !b->is_part ? v->rows + b->first * extent(b->e, n)->all
-                                : b->own + v->slot * b->e->edges;
+                                : b->own + v->slot * b->e->room;
 }
 
 /* The first number of a value that the block looks at. */
@@ -158,7 +159,7 @@ static const REAL *base_of(const block *b, int32_t n) {
   if (v->home == OWN)
     return own_value(b, n);
   if (v->home == EDGE)
-    return b->edge + v->slot * e->edges;
+    return b->edge + v->slot * e->room;
   if (v->home != GLOBAL)
     return v->base;
   return v->base + extent(e, n)->all * (v->place == own_place(e) ? b->first

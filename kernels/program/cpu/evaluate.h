@@ -89,7 +89,8 @@ static dfgnn_status place_values(engine *e) {
     peak = wider(peak, e->values[n].slot + size);
     live[count++] = n;
   }
-  e->edge_elements = e->room_elements = loaded + peak;
+  e->edge_elements = loaded + peak;
+  e->room_elements = e->slots ? loaded : e->edge_elements;
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
     place_of_value *v = &e->values[step->node];
@@ -166,7 +167,7 @@ static void cut(engine *e) {
 }
 
 static int make_block(block *b, engine *e) {
-  const size_t edges = (size_t)e->edges;
+  const size_t edges = (size_t)e->room;
   *b = (block){.e = e};
   b->own = malloc(((size_t)e->own_elements + 1) * edges * sizeof(REAL));
   b->edge = malloc(((size_t)e->room_elements + 1) * edges * sizeof(REAL));
@@ -192,19 +193,24 @@ static void free_block(block *b) {
 static void run_chunk(block *b, int chunk) {
   engine *e = b->e;
   int64_t row = e->bounds[chunk], end = e->bounds[chunk + 1];
-  int64_t *degrees = b->starts + e->edges + 1;
+  int64_t *degrees = b->starts + e->room + 1;
   b->all = e->all ? e->all + chunk * e->all_elements : NULL;
   while (row < end) {
-    int64_t begin = dfgnn__offset_at(e->matrix, row);
+    const int64_t begin = dfgnn__offset_at(e->matrix, row);
+    int64_t longest = 0;
     b->first = row;
     b->rows = 0;
     b->starts[0] = begin;
-    while (
-        row < end && b->rows < e->edges &&
-        (!b->rows || dfgnn__offset_at(e->matrix, row + 1) - begin <= e->edges))
-      b->starts[++b->rows] = dfgnn__offset_at(e->matrix, ++row);
+    while (row < end && b->rows < e->room) {
+      const int64_t next = dfgnn__offset_at(e->matrix, row + 1);
+      longest = wider(longest, next - b->starts[b->rows]);
+      if (b->rows && (next - begin > e->room || longest > e->edges))
+        break;
+      b->starts[++b->rows] = next;
+      row++;
+    }
     const int64_t edges = b->starts[b->rows] - begin;
-    if (!e->walk->edges || edges <= e->edges)
+    if (!e->walk->edges || b->rows > 1 || edges <= e->edges)
       run_block(b, degrees);
     else if (!is_giant(e, edges))
       run_long_row(b, 1, 1);
@@ -262,6 +268,14 @@ static int looks_at_rows(const engine *e, const dfgnn_step *step) {
          e->dag->nodes[argument(e, step->node, 0)].place == own_place(e);
 }
 
+/* Edges of a block whose values of an edge are so many. */
+static int64_t edges_of(const engine *e, int64_t elements) {
+  const int64_t bytes =
+      (elements + e->scratch_elements + 1) * (int64_t)sizeof(REAL);
+  const int64_t edges = e->job->blocks.block_bytes / bytes;
+  return edges < 8 ? 8 : edges > BLOCK_EDGES ? BLOCK_EDGES : edges;
+}
+
 static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   e->walk = walk;
   e->slots = NULL;
@@ -289,10 +303,8 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
     e->all_at[step->node] = e->all_elements;
     e->all_elements += extent(e, step->node)->all;
   }
-  int64_t bytes =
-      (e->edge_elements + e->scratch_elements + 1) * (int64_t)sizeof(REAL);
-  e->edges = e->job->blocks.block_bytes / bytes;
-  e->edges = e->edges < 8 ? 8 : e->edges > BLOCK_EDGES ? BLOCK_EDGES : e->edges;
+  e->edges = edges_of(e, e->edge_elements);
+  e->room = wider(e->edges, edges_of(e, e->room_elements));
   cut(e);
   free(e->all);
   e->all = NULL;

@@ -18,7 +18,7 @@ static body_block view_of(const block *b, void *const *at) {
                       .rows = b->rows,
                       .begin = b->begin,
                       .count = b->count,
-                      .edges = b->e->edges,
+                      .edges = b->e->room,
                       .scratch = b->scratch};
 }
 
@@ -32,7 +32,7 @@ static void begin_reduction(block *b, int32_t n) {
   REAL start = is_max(op) || is_lse(op) ? (REAL)-INFINITY : 0;
   loop_copy(size, out, &start, 0, 0);
   if (is_lse(op)) /* its sums stand behind its maxima */
-    memset(out + extent(b->e, n)->all * b->e->edges, 0,
+    memset(out + extent(b->e, n)->all * b->e->room, 0,
            (size_t)size * sizeof *out);
 }
 
@@ -77,14 +77,14 @@ static void reduce_lse(block *b, int32_t n) {
   operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
   const body_block view = view_of(b, NULL);
   reduce_scores(&view, size, a.base, a.index, a.item, max,
-                max + size * b->e->edges, b->scratch);
+                max + size * b->e->room, b->scratch);
 }
 
 static void end_reduction(block *b, int32_t n, const int64_t *degrees) {
   const int op = b->e->dag->nodes[n].op;
   const int64_t size = extent(b->e, n)->all;
   REAL *out = own_value(b, n);
-  const REAL *sum = out + size * b->e->edges;
+  const REAL *sum = out + size * b->e->room;
   LOOP_VECTOR
   for (int64_t i = 0; i < (is_lse(op) ? b->rows * size : 0); i++)
     out[i] = (isinf(out[i]) ? 0 : out[i]) + real_log(sum[i]);
@@ -189,7 +189,7 @@ static void make_loads(block *b, int level) {
     const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
     REAL *out = level == DFGNN_LEVEL_OWN
                     ? own_value(b, l->node)
-                    : b->edge + e->values[l->node].slot * e->edges;
+                    : b->edge + e->values[l->node].slot * e->room;
     for (int64_t k = 0; k < items; k++, out += size) {
       int64_t item = level == DFGNN_LEVEL_OWN          ? b->first + k
                      : node->place == DFGNN_PLACE_EDGE ? b->id[k]
@@ -230,7 +230,7 @@ static void edge_step(block *b, const dfgnn_step *step) {
     reduce(b, step->node);
   else
     compute_step(b, step->node, DFGNN_LEVEL_EDGE,
-                 b->edge + b->e->values[step->node].slot * b->e->edges);
+                 b->edge + b->e->values[step->node].slot * b->e->room);
 }
 
 static int is_own(const engine *e, const dfgnn_step *step) {
@@ -411,7 +411,7 @@ static void add_edges(block *b, int stage, int64_t begin, int64_t end) {
 static void join_parts(block *parts, int count, int32_t n) {
   const engine *e = parts->e;
   const int op = e->dag->nodes[n].op;
-  const int64_t size = extent(e, n)->all, sums = size * e->edges;
+  const int64_t size = extent(e, n)->all, sums = size * e->room;
   REAL *to = own_value(&parts[0], n);
   for (int part = 1; part < count; part++) {
     const REAL *from = own_value(&parts[part], n);
