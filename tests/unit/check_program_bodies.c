@@ -210,9 +210,11 @@ static void has_the_same(const tensors *a, const tensors *b, int order,
     }
 }
 
-/* Has a program the same bits with a body, and have its gradients? */
-static void check_bodies(const char *text, const program_graph *f,
-                         dfgnn_dtype dtype, int orders) {
+/* Has a program the same bits with a body, and have its gradients?  Returns how
+ * many bodies were made. */
+static int check_bodies(const char *text, const program_graph *f,
+                        dfgnn_dtype dtype, int orders) {
+  const int before = dfgnn__bodies_count();
   dfgnn_edge_program *program = made(text);
   tensors in, plain, compiled, next;
   uint64_t state = 17;
@@ -226,14 +228,13 @@ static void check_bodies(const char *text, const program_graph *f,
     setenv("DFGNN_CC", "", 1);
     run(kept, f, &in, &plain);
     setenv("DFGNN_CC", compiler, 1);
-    const int before = dfgnn__bodies_count();
     run(kept, f, &in, &compiled);
-    ck_assert_int_eq(dfgnn__bodies_count(), before + 1);
     has_the_same(&plain, &compiled, order, dfgnn_edge_program_text(kept));
     program = gradient_of(kept);
     inputs_of(&next, program, &in, &plain, &f->shape, dtype, &state);
     in = next;
   }
+  return dfgnn__bodies_count() - before;
 }
 
 /* Rows of few edges, of more than a block, and one that threads share. */
@@ -244,13 +245,15 @@ TEST_LOOP(a_body_has_the_bits_of_the_loops, 0, PROGRAMS) {
     /* the bits are the same however hard the compiler tries */
     use_script(_i % 4 ? "exec cc \"$@\" -O1" : "exec cc \"$@\"");
     program_graph f = graph_with(_i % 2 ? 9000 : 700);
-    check_bodies(programs[_i], &f, dtypes[_i % 3],
-                 number_of("DFGNN_TEST_ORDERS", 1));
+    const int orders = number_of("DFGNN_TEST_ORDERS", 1);
+    ck_assert_int_eq(check_bodies(programs[_i], &f, dtypes[_i % 3], orders),
+                     orders + 1);
   }
 }
 
 TEST(bodies_of_random_programs_have_the_bits_of_the_loops) {
   const int first = number_of("DFGNN_TEST_SEED", 1);
+  int bodies = 0; /* fewer than programs: some have the same text */
   begin();
   program_graph f = graph_with(700);
   use_script("exec cc \"$@\"");
@@ -259,8 +262,9 @@ TEST(bodies_of_random_programs_have_the_bits_of_the_loops) {
     random_program p;
     random_text(&p, (uint64_t)(first + i));
     fprintf(stderr, "random program %d\n", first + i);
-    check_bodies(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1);
+    bodies += check_bodies(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1);
   }
+  ck_assert(bodies > 0 || !has_compiler());
 }
 
 TEST_LOOP(a_program_runs_whatever_the_compiler_does, 0, 4) {
