@@ -54,8 +54,8 @@ class Graph:
                 (self.num_src, self.family, self.trusted))
 
     @classmethod
-    def tree_unflatten(cls, kept, arrays):
-        return cls(*arrays, *kept)
+    def tree_unflatten(cls, settings, arrays):
+        return cls(*arrays, *settings)
 
     def __repr__(self):
         return (f"Graph({self.num_dst} destinations, {self.num_src} sources, "

@@ -92,26 +92,26 @@ def _runner(name, dtypes, tf32=False):
         return _execute(program, dtypes, tf32, graph, seed, tensors)
 
     def forward(graph, seed, tensors):
-        wanted = tuple(bool(t.perturbed) for t in tensors)
+        needed = tuple(bool(t.perturbed) for t in tensors)
         graph, seed, tensors = jax.tree.map(
             lambda leaf: leaf.value, (graph, seed, tensors),
             is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
-        kept = program.keep((True,) * len(program.outputs), wanted)
+        recording = program.keep((True,) * len(program.outputs), needed)
         wide = _wide([t.dtype.name for t in tensors])
-        outs = _runner(kept.name, dtypes + (wide,) * (
-            len(kept.outputs) - len(dtypes)), tf32)(graph, seed, tensors)
-        about = _Static((kept.name, wanted))
+        outs = _runner(recording.name, dtypes + (wide,) * (
+            len(recording.outputs) - len(dtypes)), tf32)(graph, seed, tensors)
+        about = _Static((recording.name, needed))
         return outs[:len(dtypes)], (about, graph, seed, tensors, outs)
 
     def backward(saved, cotangents):
         about, graph, seed, tensors, outs = saved
-        name, wanted = about.value
-        kept = _program_handle.named(name)
+        name, needed = about.value
+        recording = _program_handle.named(name)
         present = [not isinstance(c, SymbolicZero) for c in cotangents]
-        if not any(present) or not any(wanted):
+        if not any(present) or not any(needed):
             return None, None, tuple(map(jnp.zeros_like, tensors))
-        present += [False] * (len(kept.outputs) - len(present))
-        gradient = kept.gradient(present, wanted)
+        present += [False] * (len(recording.outputs) - len(present))
+        gradient = recording.gradient(present, needed)
         sources = {INPUT: tensors, OUTPUT: outs, COTANGENT: cotangents}
         read = tuple(sources[port.role][port.of] for port in gradient.inputs)
         # gradients of parameters are sums over all rows
@@ -121,7 +121,7 @@ def _runner(name, dtypes, tf32=False):
             for port in gradient.outputs), tf32)(graph, seed, read))
         return None, None, tuple(
             next(grads).astype(t.dtype) if w else jnp.zeros_like(t)
-            for w, t in zip(wanted, tensors))
+            for w, t in zip(needed, tensors))
 
     run.defvjp(forward, backward, symbolic_zeros=True)
     return run
@@ -315,9 +315,9 @@ class TextProgram:
 
     def _sized(self, tensors):
         """The program with the sizes of these tensors."""
-        wanted = {port.name for port in self.program.inputs}
-        if set(tensors) != wanted:
-            raise TypeError(f"the program takes {', '.join(sorted(wanted))}; "
+        names = {port.name for port in self.program.inputs}
+        if set(tensors) != names:
+            raise TypeError(f"the program takes {', '.join(sorted(names))}; "
                             f"got {', '.join(sorted(tensors)) or 'nothing'}")
         sizes = {axis: size for port in self.program.inputs
                  for axis, size in zip(self._axes(port), jnp.shape(

@@ -42,12 +42,12 @@ def _cached(state, edge_index, sizes):
     if not known(edge_index):
         raise Other
     pygs, loops = "inspector" in state, state["add_self_loops"]
-    kept = state["_cached_edge_index" if pygs else "_cached"]
-    if kept is None:
+    cached = state["_cached_edge_index" if pygs else "_cached"]
+    if cached is None:
         if pygs or state["_graph"] is None:
             raise Other
         return graph_of(state["_graph"], sizes, loops), None
-    edges, weight = kept
+    edges, weight = cached
     graph = graph_of(edges, sizes, loops and not pygs)
     if loops and not pygs:
         weight = graph.to_looped_edges(weight)

@@ -70,10 +70,10 @@ def _relations(original):
     def get_relation_graph(self, etype):
         if getattr(_calls, "layer", None) is None:
             return original(self, etype)
-        kept = self._cache.setdefault("dfgnn relations", {})
-        if etype not in kept:
-            kept[etype] = original(self, etype)
-        return kept[etype]
+        graphs = self._cache.setdefault("dfgnn relations", {})
+        if etype not in graphs:
+            graphs[etype] = original(self, etype)
+        return graphs[etype]
     return get_relation_graph
 
 

@@ -107,10 +107,10 @@ def _derived(result, leaves, written):
     """Outputs, the gradients of all leaves, and what was written."""
     sources = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
     outs = [x for x in tensors_in(result) if not x.is_complex()]
-    wanted = [x for x in outs if x.requires_grad]
+    tracked = [x for x in outs if x.requires_grad]
     grads = torch.autograd.grad(
-        [(x * _weights(x)).sum() for x in wanted], sources,
-        allow_unused=True) if wanted and sources else []
+        [(x * _weights(x)).sum() for x in tracked], sources,
+        allow_unused=True) if tracked and sources else []
     return outs, [torch.zeros_like(s) if g is None else g
                   for g, s in zip(grads, sources)], written
 

@@ -159,7 +159,7 @@ def _holds(expr, counts, hints):
 
 _ARGUMENT = re.compile(r"L\['kwargs'\]\['(\w+)'\](?:\[(\d)\])?$")
 _PART = re.compile(r"\._modules\['([^']+)'\]")
-_OWN = re.compile(r"(?:\._(?:parameters|buffers)\['(\w+)'\]|\.(\w+))$")
+_PARAMETER = re.compile(r"(?:\._(?:parameters|buffers)\['(\w+)'\]|\.(\w+))$")
 
 
 def _named(source):
@@ -168,7 +168,7 @@ def _named(source):
     match = _ARGUMENT.match(source)
     if match:
         return "argument", match[1], match[2] and int(match[2])
-    tensor = _OWN.search(source)
+    tensor = _PARAMETER.search(source)
     beginning = source[:tensor.start()] if tensor else ""
     parts = _PART.findall(beginning)
     if tensor and beginning == "L['layer']" + "".join(

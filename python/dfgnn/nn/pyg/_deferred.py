@@ -11,11 +11,11 @@ import re
 import textwrap
 from typing import NamedTuple, Optional
 
-_GIVEN = r"((?:, \w+=(?:\w+|\((?:\w+,? ?)*\)))*)\)$"  # variables by name
+_ARGS = r"((?:, \w+=(?:\w+|\((?:\w+,? ?)*\)))*)\)$"  # variables by name
 # a = self.edge_updater(edges, ...), and then self.propagate(edges, ...)
-_PAIR = re.compile(r"^( *)(\w+) = (\w+)\.edge_updater\((\w+)" + _GIVEN
-                   + r"\n\1(?:\w+ = |return )\3\.propagate\(\4" + _GIVEN, re.M)
-# ifs that None does not pass, and the first of them neither does False
+_PAIR = re.compile(r"^( *)(\w+) = (\w+)\.edge_updater\((\w+)" + _ARGS
+                   + r"\n\1(?:\w+ = |return )\3\.propagate\(\4" + _ARGS, re.M)
+# ifs that an argument of None does not pass; the first stops False, too
 _TEST = re.compile(r"( *)if (?:(\w+)|isinstance\((\w+), \w+\)|"
                    r"(\w+) is not None):$")
 # reads may hide in functions and words, and come before their lines in loops

@@ -212,11 +212,11 @@ def _norm(make_tensors, original):
 
 def _keep_loops(original):
     """remove_self_loops of a layer that calls add_self_loops next."""
-    def kept(edge_index, edge_attr=None):
+    def keep_loops(edge_index, edge_attr=None):
         if compiling() or not known(edge_index) or edge_attr is not None:
             return original(edge_index, edge_attr)
         return edge_index, None
-    return kept
+    return keep_loops
 
 
 def _replace_loops(original):
@@ -246,8 +246,8 @@ def _append_loops(original):
         if edge_attr is None:
             return edges, None
         check_rows("edge_attr", edge_attr, edge_index.size(1))
-        kept = torch.arange(edge_index.size(1), device=edge_index.device)
-        return edges, loop_features(edge_attr, kept, edge_index, num_nodes,
+        numbers = torch.arange(edge_index.size(1), device=edge_index.device)
+        return edges, loop_features(edge_attr, numbers, edge_index, num_nodes,
                                     fill_value)
     return add_self_loops
 

@@ -79,12 +79,12 @@ def _looped(graph, call, weight):
     def make():
         loops = (call.edges[0] == call.edges[1]).nonzero().view(-1)
         return (*loop_plan(call.edges, nodes), loops)
-    kept, edges, loops = graph._derive(("gcn loops", call.key), make)
+    others, edges, loops = graph._derive(("gcn loops", call.key), make)
     if weight is None:  # improved makes no difference then, as in PyG
         return edges, None
     check_rows("edge_weight", weight, call.edges.size(1))
     of_loops = weight.new_full((nodes,), 2.0 if call.layer.improved else 1.0)
-    return edges, torch.cat([weight[kept], of_loops.index_put(
+    return edges, torch.cat([weight[others], of_loops.index_put(
         (call.edges[0, loops].long(),), weight[loops])])
 
 
