@@ -3,13 +3,12 @@
 import ctypes
 
 from . import _abi
-from ._checks import check_number
 from ._library import check, library
 
 
 def measure(context, graph, problem, budget, progress=None):
     """The library's dfgnn_tune() as a dict of its report's fields."""
-    options = _abi.TuneOptions(budget_s=check_number("budget", budget))
+    options = _abi.TuneOptions(budget_s=float(budget))
     if progress is not None:
         options.progress = _abi.PROGRESS(
             lambda _, done, message: progress(done, (message or b"").decode()))

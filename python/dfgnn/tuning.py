@@ -159,7 +159,7 @@ def _measure(graph, wanted, budget, progress, name):
     if name is not None:
         handle = _handle.named(handle, name)
     report = _tuned.measure(handle.context.handle, handle.pointer, wanted,
-                            budget, progress)
+                            check_number("budget", budget), progress)
     _execute.forget_plans()
     return report
 

@@ -58,6 +58,21 @@ assert "torch_geometric" not in sys.modules
     pytest.fail(f"import dfgnn takes {took:.3f} s more than torch")
 
 
+def test_the_modules_that_dfgnn_jax_imports_need_no_torch():
+    run_python("""
+import ast, importlib, pathlib, sys, dfgnn
+names = {node.module or alias.name
+         for file in (pathlib.Path(dfgnn.__file__).parent / "jax").glob("*.py")
+         for node in ast.walk(ast.parse(file.read_text()))
+         if isinstance(node, ast.ImportFrom) and node.level == 2
+         for alias in node.names}
+assert len(names) > 5, names
+for name in sorted(names):
+    importlib.import_module("dfgnn." + name)
+    assert "torch" not in sys.modules, name
+""")
+
+
 def test_an_exported_program_needs_the_operators_alone(tmp_path):
     torch = pytest.importorskip("torch", "2.4")
     run_python(f"""
