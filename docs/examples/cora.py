@@ -139,6 +139,6 @@ def train(options):
 
 
 if __name__ == "__main__":
-    parser = training.arguments(__doc__, model="gat", seeds=1, epochs=200,
-                                dropout=0.6, capture=False)
+    parser = training.arguments(__doc__, MODELS, model="gat", seeds=1,
+                                epochs=200, dropout=0.6, capture=False)
     training.main(parser.parse_args(), train)

@@ -201,7 +201,8 @@ def train(options):
 
 if __name__ == "__main__":
     parser = training.arguments(
-        __doc__, models="gat,sage,gt", nodes=100000, degree=12, classes=8,
+        __doc__, ("gat", "sage", "gt"), models="gat,sage,gt", nodes=100000,
+        degree=12, classes=8,
         features=32, width=64, neighbours="15,10", batch=1024, seeds=40000,
         tests=5000, epochs=2, rate=5e-3, seed=1, loader="any")
     training.main(parser.parse_args(), train)

@@ -174,6 +174,7 @@ def train(options):
 
 if __name__ == "__main__":
     parser = training.arguments(
-        __doc__, models=",".join(MODELS), readers=8000, items=2000, topics=8,
+        __doc__, MODELS, models=",".join(MODELS), readers=8000, items=2000,
+        topics=8,
         epochs=60, rate=1e-2, seed=1)
     training.main(parser.parse_args(), train)

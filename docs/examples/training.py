@@ -19,7 +19,18 @@ def layers(library):
     return nn
 
 
-def arguments(description, **defaults):
+def list_of(words):
+    def read(text):
+        for word in text.split(","):
+            if word not in words:
+                raise argparse.ArgumentTypeError(
+                    f"found {word!r}, expected some of {', '.join(words)}")
+        return text
+    return read
+
+
+def arguments(description, words=None, **defaults):
+    """words: those that --model may be, or the list of --models have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--library", choices=["dfgnn", "pyg"],
                         help="only this one; both by default")
@@ -32,7 +43,9 @@ def arguments(description, **defaults):
         if isinstance(value, bool):
             parser.add_argument(flag, action="store_true")
         else:
-            parser.add_argument(flag, default=value, type=type(value),
+            parser.add_argument(flag, default=value, type=list_of(words)
+                                if name in ("model", "models")
+                                else type(value),
                                 help=f"default: {value}")
     return parser
 
@@ -174,7 +187,9 @@ def main(options, train):
     for library in ("dfgnn", "pyg"):
         done = subprocess.run(
             [sys.executable, *sys.argv, "--json", "--library", library],
-            stdout=subprocess.PIPE, text=True, check=True)
+            stdout=subprocess.PIPE, text=True)
+        if done.returncode:  # it said why
+            sys.exit(done.returncode)
         rows += [json.loads(line) for line in done.stdout.splitlines()
                  if line.startswith("{")]
         if options.json:  # in case the other library does not end

@@ -106,3 +106,15 @@ def test_help_says_what_is_trained(name, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(os.path.join(EXAMPLES, name), run_name="__main__")
     assert not ended.value.code and "--library" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name, option", [
+    ("cora.py", "--model"), ("minibatch.py", "--models"),
+    ("relations.py", "--models")])
+def test_a_model_that_is_none_is_named(name, option, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", [name, option, "nope"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(os.path.join(EXAMPLES, name), run_name="__main__")
+    assert ended.value.code == 2
+    assert "found 'nope', expected" in capsys.readouterr().err
