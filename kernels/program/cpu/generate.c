@@ -41,10 +41,12 @@ typedef struct writer {
   int32_t *steps; /* of the list that is written */
   int step_count;
   int32_t *group; /* the function of a list's value; -1: of none */
-  uint8_t *local; /* values that one function alone looks at */
+  uint8_t *cheap; /* wide values that are sooner made again than read */
+  uint8_t *local; /* values that are not in memory */
+  uint8_t *emits; /* steps of the function that is written */
   uint8_t *used;  /* nodes of the function that is written: 1, or 2 if it makes
                    * them, 3 a reduction that is local while it runs */
-  int node_count, call_count, list_count;
+  int node_count, node_room, call_count, list_count;
 } writer;
 
 #define P(...) fprintf(w->to, __VA_ARGS__)
@@ -174,7 +176,28 @@ static int group_steps(writer *w, int first) {
   return group;
 }
 
-/* Is a value of the list read by its own function alone? */
+/* Is it a sum, a product or a comparison of what is gathered, or of such? */
+static int is_cheap(const writer *w, int32_t n) {
+  const int op = at(w, n)->op, two = binary_of(op);
+  if (reach_of(w, n) != OF_EDGE || extent(w, n)->all < NARROW ||
+      !((two != BINARIES && two != BINARY_atan2) || op == DFGNN_NODE_WHERE ||
+        op == DFGNN_NODE_LEAKY || op == DFGNN_NODE_RELU))
+    return 0;
+  for (int i = 0; i < at(w, n)->count; i++) {
+    const int32_t a = argument(w, n, i);
+    if (reach_of(w, a) == OF_EDGE && w->made[a] && !w->cheap[a])
+      return 0;
+  }
+  return 1;
+}
+
+/* Does the function that reads a value make it again? */
+static int makes_cheap(const writer *w, int32_t reader, int32_t n) {
+  return w->cheap[n] && w->group[reader] >= 0 &&
+         shape_of(w, reader) == EACH_EDGE;
+}
+
+/* Is a value of the list read by its own function alone, or made again? */
 static int is_local(const writer *w, int32_t n, int long_row) {
   if (dfgnn__node_reduces(at(w, n)->op) || shape_of(w, n) != EACH_EDGE)
     return 0;
@@ -185,6 +208,7 @@ static int is_local(const writer *w, int32_t n, int long_row) {
         return 0;
     } else if (looks_at_edges(w, step) && is_read(w, step->node, n) &&
                w->group[step->node] != w->group[n] &&
+               !makes_cheap(w, step->node, n) &&
                (!long_row || w->group[step->node] >= 0)) {
       return 0;
     }
@@ -392,13 +416,24 @@ static const char *type_of(const writer *w, int32_t n) {
                                                                : "REAL";
 }
 
+/* The steps of a function, and before them the cheap ones that they read. */
+static void find_steps(writer *w, int group) {
+  memset(w->emits, 0, (size_t)w->dag->count);
+  for (int i = w->step_count - 1; i >= 0; i--) {
+    const int32_t n = w->steps[i];
+    w->emits[n] = w->group[n] == group;
+    for (int k = i + 1; w->local[n] && !w->emits[n] && k < w->step_count; k++)
+      w->emits[n] = w->emits[w->steps[k]] && is_read(w, w->steps[k], n);
+  }
+}
+
 /* Declares a%d for each node that the function looks at. */
 static void write_nodes(writer *w, int group) {
   dfgnn_body_function *f = &w->body->functions[group];
   int32_t of[2 * DFGNN_DAG_CAT];
   memset(w->used, 0, (size_t)w->dag->count);
   for (int i = 0; i < w->step_count; i++) {
-    if (w->group[w->steps[i]] != group)
+    if (!w->emits[w->steps[i]])
       continue;
     w->used[w->steps[i]] = 2;
     for (int k = reads(w, w->steps[i], of) - 1; k >= 0; k--)
@@ -406,8 +441,9 @@ static void write_nodes(writer *w, int group) {
         w->used[of[k]] = 1;
   }
   f->first = w->node_count;
-  for (int32_t n = 0; n < w->dag->count; n++)
+  for (int32_t n = 0; n < w->dag->count && !w->too_many; n++)
     if (w->used[n] && !w->local[n]) {
+      w->too_many = w->node_count + 1 == w->node_room;
       P("%s *const a%d = b->at[%d];\n", type_of(w, n), n, f->count++);
       w->body->nodes[w->node_count++] = n;
     }
@@ -479,7 +515,7 @@ static void write_prefetches(writer *w) {
     P("}\n");
 }
 
-static void write_each_edge(writer *w, int group) {
+static void write_each_edge(writer *w) {
   find_sums(w);
   write_items(w, ONCE, "0");
   P("for (int64_t r = 0; r < b->rows; r++) {\n"
@@ -492,7 +528,7 @@ static void write_each_edge(writer *w, int group) {
   write_items(w, OF_END, "");
   write_items(w, OF_EDGE, "k");
   for (int i = 0; i < w->step_count; i++)
-    if (w->group[w->steps[i]] == group)
+    if (w->emits[w->steps[i]])
       write_step(w, w->steps[i]);
   P("}\n");
   write_sums(w, OF_ROW, "r");
@@ -532,6 +568,7 @@ static void write_scores(writer *w, int32_t n) {
 static void write_function(writer *w, int group) {
   shape s = EACH_EDGE;
   P("static void f%d(const body_block *b) {\n", group);
+  find_steps(w, group);
   write_nodes(w, group);
   for (int i = 0; i < w->step_count; i++) {
     const int32_t n = w->steps[i];
@@ -543,7 +580,7 @@ static void write_function(writer *w, int group) {
       write_scores(w, n);
   }
   if (s == EACH_EDGE)
-    write_each_edge(w, group);
+    write_each_edge(w);
   P("}\n\n");
 }
 
@@ -573,6 +610,9 @@ static void take_steps(writer *w, int stage, int long_row) {
         (long_row ? (int)(step->stages >> stage & 1) : step->stage == stage))
       w->steps[w->step_count++] = step->node;
   }
+  memset(w->cheap, 0, (size_t)w->dag->count);
+  for (int i = 0; i < w->step_count; i++)
+    w->cheap[w->steps[i]] = is_cheap(w, w->steps[i]);
 }
 
 static int write_list(writer *w, int stage, int long_row) {
@@ -677,7 +717,8 @@ static int allocate(writer *w) {
   }
   dfgnn_body *b = w->body = calloc(1, sizeof *b);
   if (b) {
-    b->nodes = calloc(names, sizeof *b->nodes);
+    w->node_room = (int)(2 * names);
+    b->nodes = calloc(2 * names, sizeof *b->nodes);
     b->functions = calloc(functions, sizeof *b->functions);
     b->calls = calloc(functions + lists, sizeof *b->calls);
     b->lists = calloc(lists, sizeof *b->lists);
@@ -686,10 +727,13 @@ static int allocate(writer *w) {
   w->made = calloc(nodes, 1);
   w->steps = calloc(nodes, sizeof *w->steps);
   w->group = calloc(nodes, sizeof *w->group);
+  w->cheap = calloc(nodes, 1);
   w->local = calloc(nodes, 1);
+  w->emits = calloc(nodes, 1);
   w->used = calloc(nodes, 1);
   return b && b->nodes && b->functions && b->calls && b->lists && b->slots &&
-         w->made && w->steps && w->group && w->local && w->used;
+         w->made && w->steps && w->group && w->cheap && w->local && w->emits &&
+         w->used;
 }
 
 dfgnn_body *dfgnn__body_generate(const dfgnn_program_job *job, int is_double,
@@ -705,7 +749,9 @@ dfgnn_body *dfgnn__body_generate(const dfgnn_program_job *job, int is_double,
   free(w.made);
   free(w.steps);
   free(w.group);
+  free(w.cheap);
   free(w.local);
+  free(w.emits);
   free(w.used);
   dfgnn__locale_end(before);
   if (!whole) {
