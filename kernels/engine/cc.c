@@ -286,12 +286,14 @@ static dfgnn_status compile(dfgnn_image *image, const char *text,
 
 /* The name of a descriptor's file.  The loader takes two names that are equal
  * for the same library, and descriptors' numbers come again, so that each name
- * goes through the folder itself in another way. */
+ * goes through the folder itself in another way, and in each copy of this
+ * library that a process has. */
 static void name_file(char *name, size_t size, int fd) {
   static atomic_uint next;
-  const unsigned number = atomic_fetch_add(&next, 1);
+  const uint64_t copy = (uint64_t)(uintptr_t)&next >> 12;
+  const uint64_t number = copy << 20 | atomic_fetch_add(&next, 1);
   size_t n = (size_t)snprintf(name, size, "/proc/self/fd/");
-  for (int bit = 0; bit < 20; bit++)
+  for (int bit = 0; bit < 44; bit++)
     n += (size_t)snprintf(name + n, size - n, number >> bit & 1 ? "./" : "/");
   snprintf(name + n, size - n, "%d", fd);
 }
