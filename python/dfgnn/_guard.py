@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 from . import _known_paths, _measure, _remember, graph
 from ._modes import compiling, torchs_cuda_graphs
 from ._step_times import tensors_in
+from .convert import graphs_of
 from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
@@ -459,7 +460,8 @@ class Guard:
             race = self.races[recorded] = Race(self.words)
         sample = race.sample(tensors)
         if race.steps == WARM + 1 and race.key is None and _measure.enabled:
-            race.known(_known_paths.key_of(layer, parts, recorded) or "")
+            race.known(_known_paths.key_of(layer, parts, recorded,
+                                           graphs_of) or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
                 (race.steps - WARM) % RUN in (1, 2) or _measure.compiling()):
             self.group.decide(race, recorded)

@@ -14,7 +14,6 @@ import sys
 
 import torch
 
-from . import convert
 from ._handle import context
 from ._modes import autocast_dtype
 
@@ -92,9 +91,11 @@ def keep(key, times):
         pass  # it is read-only, or its disk is full
 
 
-def key_of(layer, parts, recorded):
+def key_of(layer, parts, recorded, graphs_of):
     """What a decision depends on, as a digest; None of a class whose code is
-    not known.  Numbers of rows count by half powers of 2."""
+    not known.  Numbers of rows count by half powers of 2.
+
+    graphs_of: gives the graphs that were made of a tensor."""
     own = getattr(type(layer), "_dfgnn_base", None)
     tensors = [t for t in parts if isinstance(t, torch.Tensor)]
     if own is None or not tensors:
@@ -116,7 +117,7 @@ def key_of(layer, parts, recorded):
             and not name.startswith("_")),
         [(name, tuple(p.shape), p.dtype, p.requires_grad)
          for name, p in layer.named_parameters()],
-        list(map(_described, parts)), recorded, where,
+        [_described(part, graphs_of) for part in parts], recorded, where,
         autocast_dtype(device.type),
         torch.get_float32_matmul_precision(), packages)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()
@@ -134,13 +135,13 @@ def _package(kind):
     return kind.__module__.partition(".")[0]
 
 
-def _described(part):
+def _described(part, graphs_of):
     if isinstance(part, torch.Tensor):
         return part.dtype, part.requires_grad, tuple(map(
             rounded, part.shape)), [
                 [rounded(graph.signature()[fact]) for fact in (
                     "max_degree", "max_source_degree", "p50_degree")]
-                for graph in convert.graphs_of(part)]
+                for graph in graphs_of(part)]
     if isinstance(part, int):
         return rounded(part)
     return part if isinstance(part, (float, str)) else type(part).__name__
