@@ -209,7 +209,7 @@ class Recording:
                  for handle, _, name in self._graphs()}
         began, reports = time.monotonic(), {}
         for k, timed in enumerate(self.problems):
-            left = budget - (time.monotonic() - began)
+            left = max(0.0, budget - (time.monotonic() - began))
             if k and left < 0.2:
                 break
             costs = sum(m.ms for m in self.problems[k:]) or 1.0

@@ -64,6 +64,11 @@ def test_a_step_is_recorded_forward_and_backward():
     assert all(met.calls == 1 for met in recording.problems)
 
 
+def test_a_budget_of_nothing_measures_the_costliest_problem():
+    x = torch.randn(40, 8, requires_grad=True)
+    assert list(dfgnn.record(model(), x, EDGES).tune(0.0)) == [0]
+
+
 def test_edge_programs_are_recorded(tmp_path):
     @dfgnn.edge_program
     def gated(i, j):
