@@ -9,70 +9,47 @@
 
 extern char **environ;
 
-/* `words`: the values that mean something, where these are few; a value that is
- * empty counts as none. */
-static const struct {
-  const char *name, *meaning, *words[6];
-} variables[] = {
-    {.name = "DFGNN_STORE",
-     .meaning = "colon-separated tuning stores; the first is written"},
-    {.name = "DFGNN_TRUSTED_KEYS",
-     .meaning =
-         "public key, or directory of them: read only stores signed with one"},
-    {.name = "DFGNN_PORTFOLIOS",
-     .meaning = "a file of portfolios in place of the library's own"},
-    {.name = "DFGNN_EFFORT",
-     .meaning = "stored, estimate, measure, race or paper"},
-    {.name = "DFGNN_FORCE_VARIANT",
-     .meaning = "run this variant wherever its family applies"},
-    {.name = "DFGNN_PROGRAMS",
-     .meaning = "own: edge programs that are operators run as programs",
-     .words = {"own"}},
-    {.name = "DFGNN_DETERMINISTIC",
-     .meaning = "1: deterministic variants only, 0: any"},
-    {.name = "DFGNN_PAPER_CAPACITY",
-     .meaning = "bytes of shared memory in the paper's rule"},
-    {.name = "DFGNN_RECORD",
-     .meaning = "folder that gets the problems no measurement answered"},
-    {.name = "DFGNN_TUNE_BUDGET",
-     .meaning = "seconds for each problem that effort measure tunes"},
-    {.name = "DFGNN_HOST",
-     .meaning = "name of this host in measurements; empty: none"},
-    {.name = "DFGNN_LOG",
-     .meaning = "none, error, warn, info or debug",
-     .words = {"none", "error", "warn", "info", "debug"}},
-    {.name = "DFGNN_MAX_FILE",
-     .meaning = "largest uncompressed graph file in bytes"},
-    {.name = "DFGNN_CC",
-     .meaning = "C compiler for edge programs on CPUs (cc); empty: none"},
-    {.name = "DFGNN_NVRTC",
-     .meaning = "path of libnvrtc.so, which compiles GPU kernels"},
-    {.name = "DFGNN_KERNEL_SOURCE",
-     .meaning = "checkout to take device code from"},
-    {.name = "DFGNN_KERNEL_CACHE",
-     .meaning = "file of compiled kernels; empty: none"},
-    {.name = "DFGNN_KERNEL_CACHE_MB",
-     .meaning = "largest size of that file in MiB (256); 0: none"},
-    {.name = "DFGNN_KERNEL_PACK",
-     .meaning = "colon-separated packs of compiled kernels"},
-    {.name = "DFGNN_KERNEL_LOG",
-     .meaning = "1: print the compiler's log where it fails",
-     .words = {"0", "1"}},
-    {.name = "DFGNN_PACKAGE_STORE",
-     .meaning = "path of the store that the package brings"},
-    {.name = "DFGNN_LIBRARY",
-     .meaning = "path of libdfgnn.so, for the Python package"},
-    {.name = "DFGNN_MEASURE",
-     .meaning = "0: the Python package measures no kernels by itself",
-     .words = {"0", "1"}},
-    {.name = "DFGNN_EXTENSION",
-     .meaning = "0: the Python package calls by ctypes alone",
-     .words = {"0", "1"}},
-    {.name = "DFGNN_CHECK",
-     .meaning =
-         "edges: the Python package compares a list of edges in each call",
-     .words = {"edges"}},
-    {.name = "DFGNN_TEST_QUICK", .meaning = "1: a small part of the GPU tests"},
+static const char *const variables[][2] = {
+    {"DFGNN_STORE", "colon-separated tuning stores; the first is written"},
+    {"DFGNN_TRUSTED_KEYS", "public key, or directory of them: read only stores "
+                           "signed with one"},
+    {"DFGNN_PORTFOLIOS", "a file of portfolios in place of the library's own"},
+    {"DFGNN_EFFORT", "stored, estimate, measure, race or paper"},
+    {"DFGNN_FORCE_VARIANT", "run this variant wherever its family applies"},
+    {"DFGNN_PROGRAMS", "own: edge programs that are operators run as programs"},
+    {"DFGNN_DETERMINISTIC", "1: deterministic variants only, 0: any"},
+    {"DFGNN_PAPER_CAPACITY", "bytes of shared memory in the paper's rule"},
+    {"DFGNN_RECORD", "folder that gets the problems no measurement answered"},
+    {"DFGNN_TUNE_BUDGET", "seconds for each problem that effort measure tunes"},
+    {"DFGNN_HOST", "name of this host in measurements; empty: none"},
+    {"DFGNN_LOG", "none, error, warn, info or debug"},
+    {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
+    {"DFGNN_CC", "C compiler for edge programs on CPUs (cc); empty: none"},
+    {"DFGNN_NVRTC", "path of libnvrtc.so, which compiles GPU kernels"},
+    {"DFGNN_KERNEL_SOURCE", "checkout to take device code from"},
+    {"DFGNN_KERNEL_CACHE", "file of compiled kernels; empty: none"},
+    {"DFGNN_KERNEL_CACHE_MB",
+     "largest size of that file in MiB (256); 0: none"},
+    {"DFGNN_KERNEL_PACK", "colon-separated packs of compiled kernels"},
+    {"DFGNN_KERNEL_LOG", "1: print the compiler's log where it fails"},
+    {"DFGNN_PACKAGE_STORE", "path of the store that the package brings"},
+    {"DFGNN_LIBRARY", "path of libdfgnn.so, for the Python package"},
+    {"DFGNN_MEASURE", "0: the Python package measures no kernels by itself"},
+    {"DFGNN_EXTENSION", "0: the Python package calls by ctypes alone"},
+    {"DFGNN_CHECK", "edges: the Python package compares a list of edges in "
+                    "each call"},
+    {"DFGNN_TEST_QUICK", "1: a small part of the GPU tests"},
+};
+
+/* The values of variables that have few; a value that is empty counts as none.
+ */
+static const char *const words[][7] = {
+    {"DFGNN_PROGRAMS", "own"},
+    {"DFGNN_LOG", "none", "error", "warn", "info", "debug"},
+    {"DFGNN_KERNEL_LOG", "0", "1"},
+    {"DFGNN_MEASURE", "0", "1"},
+    {"DFGNN_EXTENSION", "0", "1"},
+    {"DFGNN_CHECK", "edges"},
 };
 
 static const char *const levels[] = {"default", "none", "error",
@@ -82,8 +59,8 @@ const char *dfgnn__environment_variable(size_t i, const char **meaning) {
   if (i >= sizeof variables / sizeof *variables)
     return NULL;
   if (meaning)
-    *meaning = variables[i].meaning;
-  return variables[i].name;
+    *meaning = variables[i][1];
+  return variables[i][0];
 }
 
 dfgnn_log_level dfgnn__environment_log_level(void) {
@@ -99,30 +76,28 @@ static int known(const char *entry, size_t length) {
   if (!strncmp(entry, "DFGNN_TEST_", 11))
     return 1;
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-    if (strlen(variables[i].name) == length &&
-        !strncmp(variables[i].name, entry, length))
+    if (strlen(variables[i][0]) == length &&
+        !strncmp(variables[i][0], entry, length))
       return 1;
   return 0;
 }
 
-static void warn_foreign_word(const dfgnn_context *ctx, const char *name,
-                              const char *const *words) {
-  const char *value = getenv(name);
+/* row: of words. */
+static void warn_foreign_word(const dfgnn_context *ctx,
+                              const char *const *row) {
+  const char *value = getenv(row[0]);
   char expected[64] = "";
-  if (!value || !*value || !words[0])
+  if (!value || !*value)
     return;
-  for (const char *const *word = words; *word; word++) {
+  for (const char *const *word = row + 1; *word; word++) {
     if (!strcmp(value, *word))
       return;
+    const char *before = word == row + 1 ? "" : word[1] ? ", " : " or ";
     snprintf(expected + strlen(expected), sizeof expected - strlen(expected),
-             "%s%s",
-             word == words ? ""
-             : word[1]     ? ", "
-                           : " or ",
-             *word);
+             "%s%s", before, *word);
   }
   dfgnn__log(ctx, DFGNN_LOG_WARN, "%s is '%s', expected %s; it is ignored",
-             name, value, expected);
+             row[0], value, expected);
 }
 
 void dfgnn__environment_warn(const dfgnn_context *ctx) {
@@ -137,8 +112,8 @@ void dfgnn__environment_warn(const dfgnn_context *ctx) {
                  "lists the known ones",
                  (int)length, *entry);
   }
-  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-    warn_foreign_word(ctx, variables[i].name, variables[i].words);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    warn_foreign_word(ctx, words[i]);
 }
 
 void dfgnn__log(const dfgnn_context *ctx, dfgnn_log_level level,

@@ -4,8 +4,8 @@ the same result.
 A function of this module is one choice: it ranks the ways that a call has, by
 estimates from the times beside it, and gives the first of them, or the one that
 was the fastest when dfgnn.tune() of a model measured the ways that a step meets.
-What it measured stands in the file of _known_paths.py, by the machine and by the
-arguments, where numbers count by half powers of 2.
+The file of _known_paths.py keeps these times by the machine and by the arguments,
+where numbers count by half powers of 2.
 """
 
 import contextlib

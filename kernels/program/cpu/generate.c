@@ -1,116 +1,25 @@
 #define _GNU_SOURCE /* open_memstream */
 #include "kernels/program/cpu/generate.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/engine/sources.h"
 #include "kernels/program/cpu/body.h"
 #include "kernels/program/cpu/choice.h"
+#include "kernels/program/cpu/writer.h"
 #include "lib/base/locale.h"
 
 #define REAL float /* of the operands' addresses, which are not looked at */
 #include "kernels/program/cpu/nest.h"
 
 enum {
-  NARROW = 32, /* numbers: rows of more are worth keeping in a loop */
-  LOCAL_BYTES = 32 << 10, /* of a function's local values */
-  SUM_BYTES = 1 << 10,    /* of sums and maxima that registers may hold */
-  AHEAD = 12              /* edges whose rows are asked for */
+  SUM_BYTES = 1 << 10, /* of sums and maxima that registers may hold */
+  AHEAD = 12           /* edges whose rows are asked for */
 };
-
-/* How functions go over a block. */
-typedef enum shape {
-  EACH_EDGE, /* all steps of one edge, then those of the next */
-  FLAT,      /* a step for all numbers of all edges */
-  SCORES     /* a log-sum-exp over all edges */
-} shape;
-
-/* How an operand depends on the edge. */
-typedef enum reach { ONCE, OF_ROW, OF_EDGE, OF_END } reach;
-
-typedef struct writer {
-  FILE *to;
-  dfgnn_body *body;
-  const dfgnn_program_job *job;
-  const dfgnn_dag *dag;
-  const dfgnn_walk *walk;
-  int walk_number, is_double, too_many;
-  uint8_t *made;  /* 1 + level of values that the walk makes */
-  int32_t *steps; /* of the list that is written */
-  int step_count;
-  int32_t *group; /* the function of a list's value; -1: of none */
-  uint8_t *cheap; /* wide values that are sooner made again than read */
-  uint8_t *local; /* values that are not in memory */
-  uint8_t *emits; /* steps of the function that is written */
-  uint8_t *used;  /* nodes of the function that is written: 1, or 2 if it makes
-                   * them, 3 a reduction that is local while it runs */
-  int node_count, node_room, call_count, list_count;
-} writer;
 
 #define P(...) fprintf(w->to, __VA_ARGS__)
 typedef long long number; /* of a format */
-
-static const dfgnn_node *at(const writer *w, int32_t n) {
-  return &w->dag->nodes[n];
-}
-static int32_t argument(const writer *w, int32_t n, int i) {
-  return dfgnn__dag_argument(w->dag, n, i);
-}
-static const dfgnn_extent *extent(const writer *w, int32_t n) {
-  return &w->job->extents[n];
-}
-
-/* ---- what steps read ----------------------------------------------------- */
-
-/* The values that a node is made of, fused products' in place of these. */
-static int reads(const writer *w, int32_t n, int32_t *of) {
-  int count = 0;
-  for (int i = 0; i < at(w, n)->count; i++) {
-    const int32_t a = argument(w, n, i);
-    if (!w->job->lowered->fused[a])
-      of[count++] = a;
-    for (int j = 0; w->job->lowered->fused[a] && j < at(w, a)->count; j++)
-      of[count++] = argument(w, a, j);
-  }
-  return count;
-}
-
-static int is_read(const writer *w, int32_t reader, int32_t n) {
-  int32_t of[2 * DFGNN_DAG_CAT];
-  for (int i = reads(w, reader, of) - 1; i >= 0; i--)
-    if (of[i] == n)
-      return 1;
-  return 0;
-}
-
-/* Is it a step that functions do? */
-static int looks_at_edges(const writer *w, const dfgnn_step *step) {
-  const int op = at(w, step->node)->op;
-  if (step->kind != DFGNN_STEP_COMPUTE)
-    return 0;
-  return step->level == DFGNN_LEVEL_EDGE ||
-         (dfgnn__node_reduces(op) && op != DFGNN_NODE_SUM_ALL);
-}
-
-/* The evaluator's operand_of() says the same of the memory. */
-static reach reach_of(const writer *w, int32_t n) {
-  const dfgnn_node *node = at(w, n);
-  const int own = (int)w->walk->own;
-  if (node->place <= DFGNN_PLACE_PARAM)
-    return ONCE;
-  if (node->place == own)
-    return OF_ROW;
-  if (w->made[n] || node->op == DFGNN_NODE_KEEP)
-    return OF_EDGE;
-  if (node->place != DFGNN_PLACE_EDGE)
-    return OF_END;
-  const int converted = node->op == DFGNN_NODE_INPUT &&
-                        w->job->inputs[node->index].dtype !=
-                            (w->is_double ? DFGNN_F64 : DFGNN_F32);
-  return own == DFGNN_PLACE_DST || converted ? OF_EDGE : OF_END;
-}
 
 static operand operand_of(const writer *w, int32_t n) {
   operand a = {.item = extent(w, n)->all};
@@ -118,121 +27,6 @@ static operand operand_of(const writer *w, int32_t n) {
   if (!a.stride[0] && !a.stride[1] && !a.stride[2])
     a.item = 0;
   return a;
-}
-
-/* ---- shapes and order ---------------------------------------------------- */
-
-static int is_elementwise(int op) {
-  return binary_of(op) != BINARIES || op == DFGNN_NODE_WHERE ||
-         op == DFGNN_NODE_POW || op == DFGNN_NODE_DETACH ||
-         (op >= DFGNN_NODE_EXP && op <= DFGNN_NODE_LEAKY);
-}
-
-static shape shape_of(const writer *w, int32_t n) {
-  int edges = 0;
-  if (at(w, n)->op == DFGNN_NODE_LSE)
-    return SCORES;
-  if (!is_elementwise(at(w, n)->op) || extent(w, n)->all >= NARROW)
-    return EACH_EDGE;
-  for (int i = 0; i < at(w, n)->count; i++) {
-    const int32_t a = argument(w, n, i);
-    const int flat =
-        reach_of(w, a) == OF_EDGE && extent(w, a)->all == extent(w, n)->all;
-    if (!flat && !(reach_of(w, a) == ONCE && extent(w, a)->all == 1))
-      return EACH_EDGE;
-    edges += flat;
-  }
-  return edges ? FLAT : EACH_EDGE;
-}
-
-/* Can a step be done, of a list some of whose steps are in functions? */
-static int is_ready(const writer *w, int32_t n) {
-  for (int i = 0; i < w->step_count; i++)
-    if (w->group[w->steps[i]] < 0 && is_read(w, n, w->steps[i]))
-      return 0;
-  return 1;
-}
-
-/* Gives the list's steps to functions, those of a shape together. */
-static int group_steps(writer *w, int first) {
-  int group = first, left = w->step_count, idle = 0;
-  for (int i = 0; i < w->step_count; i++)
-    w->group[w->steps[i]] = -1;
-  for (shape s = EACH_EDGE; left; s = s == SCORES ? EACH_EDGE : s + 1) {
-    int count = 0;
-    for (int i = 0; i < w->step_count && count < BODY_NODES / 8; i++) {
-      const int32_t n = w->steps[i];
-      if (w->group[n] < 0 && shape_of(w, n) == s && is_ready(w, n)) {
-        w->group[n] = group;
-        count += 1 + at(w, n)->count / 4;
-        left--;
-      }
-    }
-    group += count > 0;
-    idle = count ? 0 : idle + 1;
-    if (idle > 3)
-      return -1; /* a list without its arguments, which lower.c does not make */
-  }
-  return group;
-}
-
-/* Is it a sum, a product or a comparison of what is gathered, or of such? */
-static int is_cheap(const writer *w, int32_t n) {
-  const int op = at(w, n)->op, two = binary_of(op);
-  if (reach_of(w, n) != OF_EDGE || extent(w, n)->all < NARROW ||
-      !((two != BINARIES && two != BINARY_atan2) || op == DFGNN_NODE_WHERE ||
-        op == DFGNN_NODE_LEAKY || op == DFGNN_NODE_RELU))
-    return 0;
-  for (int i = 0; i < at(w, n)->count; i++) {
-    const int32_t a = argument(w, n, i);
-    if (reach_of(w, a) == OF_EDGE && w->made[a] && !w->cheap[a])
-      return 0;
-  }
-  return 1;
-}
-
-/* Does the function that reads a value make it again? */
-static int makes_cheap(const writer *w, int32_t reader, int32_t n) {
-  return w->cheap[n] && w->group[reader] >= 0 &&
-         shape_of(w, reader) == EACH_EDGE;
-}
-
-/* Is a value of the list read by its own function alone, or made again? */
-static int is_local(const writer *w, int32_t n, int long_row) {
-  if (dfgnn__node_reduces(at(w, n)->op) || shape_of(w, n) != EACH_EDGE)
-    return 0;
-  for (int i = 0; i < w->walk->count; i++) {
-    const dfgnn_step *step = &w->walk->steps[i];
-    if (step->kind != DFGNN_STEP_COMPUTE) {
-      if (dfgnn__step_value(w->dag, step) == n)
-        return 0;
-    } else if (looks_at_edges(w, step) && is_read(w, step->node, n) &&
-               w->group[step->node] != w->group[n] &&
-               !makes_cheap(w, step->node, n) &&
-               (!long_row || w->group[step->node] >= 0)) {
-      return 0;
-    }
-  }
-  return 1;
-}
-
-static void find_locals(writer *w, int first, int end, int long_row) {
-  uint8_t *slots = w->body->slots + w->walk_number * w->dag->count;
-  memset(w->local, 0, (size_t)w->dag->count);
-  for (int group = first; group < end; group++) {
-    int64_t room = LOCAL_BYTES / 8;
-    for (int i = 0; i < w->step_count; i++) {
-      const int32_t n = w->steps[i];
-      if (w->group[n] != group)
-        continue;
-      if (is_local(w, n, long_row) && extent(w, n)->all <= room) {
-        w->local[n] = 1;
-        room -= extent(w, n)->all;
-      } else {
-        slots[n] = 1;
-      }
-    }
-  }
 }
 
 /* ---- one step of one edge ------------------------------------------------ */
@@ -423,7 +217,8 @@ static void find_steps(writer *w, int group) {
     const int32_t n = w->steps[i];
     w->emits[n] = w->group[n] == group;
     for (int k = i + 1; w->local[n] && !w->emits[n] && k < w->step_count; k++)
-      w->emits[n] = w->emits[w->steps[k]] && is_read(w, w->steps[k], n);
+      w->emits[n] =
+          w->emits[w->steps[k]] && dfgnn__writer_is_read(w, w->steps[k], n);
   }
 }
 
@@ -436,7 +231,7 @@ static void write_nodes(writer *w, int group) {
     if (!w->emits[w->steps[i]])
       continue;
     w->used[w->steps[i]] = 2;
-    for (int k = reads(w, w->steps[i], of) - 1; k >= 0; k--)
+    for (int k = dfgnn__writer_reads(w, w->steps[i], of) - 1; k >= 0; k--)
       if (!w->used[of[k]])
         w->used[of[k]] = 1;
   }
@@ -467,7 +262,7 @@ static void find_sums(writer *w) {
 /* Writes sums of a reach back from registers. */
 static void write_sums(writer *w, reach r, const char *index) {
   for (int32_t n = 0; n < w->dag->count; n++)
-    if (w->used[n] == 3 && reach_of(w, n) == r)
+    if (w->used[n] == 3 && dfgnn__writer_reach(w, n) == r)
       P("for (int i = 0; i < %lld; i++) a%d[%s * %lld + i] = x%d[i];\n",
         (number)extent(w, n)->all, n, index, (number)extent(w, n)->all, n);
 }
@@ -478,15 +273,15 @@ static void write_items(writer *w, reach r, const char *index) {
     if (!w->used[n])
       continue;
     const number all = (number)extent(w, n)->all;
-    const int once = reach_of(w, n) == ONCE; /* totals among them */
+    const int once = dfgnn__writer_reach(w, n) == ONCE; /* totals among them */
     if (w->local[n]) {
       if (r == OF_EDGE)
         P("REAL x%d[%lld];\n", n, all);
-    } else if (w->used[n] == 3 && reach_of(w, n) == r) {
+    } else if (w->used[n] == 3 && dfgnn__writer_reach(w, n) == r) {
       P("%s x%d[%lld];\n", type_of(w, n), n, all);
       P("for (int i = 0; i < %lld; i++) x%d[i] = a%d[%s * %lld + i];\n", all, n,
         n, index, all);
-    } else if (reach_of(w, n) == r) {
+    } else if (dfgnn__writer_reach(w, n) == r) {
       P("%s *const x%d = a%d", type_of(w, n), n, n);
       if (r == OF_END)
         P(" + b->index[%d][k] * %lld;\n", at(w, n)->place, all);
@@ -502,7 +297,7 @@ static void write_prefetches(writer *w) {
   for (int32_t n = 0; n < w->dag->count; n++) {
     const int64_t row = extent(w, n)->all * bytes;
     /* narrow rows of nodes stay in a cache, those of edges do not */
-    if (!w->used[n] || w->local[n] || reach_of(w, n) != OF_END ||
+    if (!w->used[n] || w->local[n] || dfgnn__writer_reach(w, n) != OF_END ||
         (row < 64 && at(w, n)->place != DFGNN_PLACE_EDGE))
       continue;
     if (!some++)
@@ -546,7 +341,7 @@ static void write_flat(writer *w, int32_t n) {
     (number)extent(w, n)->all, n);
   for (int i = 0; i < node->count; i++)
     P(", a%d, %d", argument(w, n, i),
-      reach_of(w, argument(w, n, i)) == OF_EDGE);
+      dfgnn__writer_reach(w, argument(w, n, i)) == OF_EDGE);
   if (node->count == 1)
     P(", (REAL)%.17g", node->number);
   P(");\n");
@@ -555,7 +350,7 @@ static void write_flat(writer *w, int32_t n) {
 static void write_scores(writer *w, int32_t n) {
   const int32_t a = argument(w, n, 0);
   const number all = (number)extent(w, n)->all;
-  const reach r = reach_of(w, a);
+  const reach r = dfgnn__writer_reach(w, a);
   P("reduce_scores(b, %lld, a%d, ", all, a);
   if (r == OF_END)
     P("b->index[%d]", at(w, a)->place);
@@ -572,7 +367,7 @@ static void write_function(writer *w, int group) {
   write_nodes(w, group);
   for (int i = 0; i < w->step_count; i++) {
     const int32_t n = w->steps[i];
-    if (w->group[n] != group || (s = shape_of(w, n)) == EACH_EDGE)
+    if (w->group[n] != group || (s = dfgnn__writer_shape(w, n)) == EACH_EDGE)
       continue;
     if (s == FLAT)
       write_flat(w, n);
@@ -592,7 +387,7 @@ static int makes_again(const writer *w, int stage) {
   int again = 0;
   for (int i = 0; i < w->walk->count; i++) {
     const dfgnn_step *step = &w->walk->steps[i];
-    again |= looks_at_edges(w, step) &&
+    again |= dfgnn__writer_looks_at_edges(w, step) &&
              (int)(step->stages >> stage & 1) != (step->stage == stage);
   }
   return again;
@@ -606,23 +401,23 @@ static void take_steps(writer *w, int stage, int long_row) {
     w->group[n] = -1;
   for (int i = 0; i < w->walk->count; i++) {
     const dfgnn_step *step = &w->walk->steps[i];
-    if (looks_at_edges(w, step) &&
+    if (dfgnn__writer_looks_at_edges(w, step) &&
         (long_row ? (int)(step->stages >> stage & 1) : step->stage == stage))
       w->steps[w->step_count++] = step->node;
   }
   memset(w->cheap, 0, (size_t)w->dag->count);
   for (int i = 0; i < w->step_count; i++)
-    w->cheap[w->steps[i]] = is_cheap(w, w->steps[i]);
+    w->cheap[w->steps[i]] = dfgnn__writer_is_cheap(w, w->steps[i]);
 }
 
 static int write_list(writer *w, int stage, int long_row) {
   dfgnn_body *body = w->body;
   take_steps(w, stage, long_row);
   const int first = body->function_count;
-  const int end = group_steps(w, first);
+  const int end = dfgnn__writer_group(w, first);
   if (end < 0)
     return 0;
-  find_locals(w, first, end, long_row);
+  dfgnn__writer_locals(w, first, end, long_row);
   body->lists[w->list_count++] = w->call_count;
   for (int group = first; group < end; group++) {
     body->functions[group].count = 0;
@@ -712,7 +507,7 @@ static int allocate(writer *w) {
       if (step->kind != DFGNN_STEP_COMPUTE)
         continue;
       functions += times;
-      names += times * (size_t)(1 + reads(w, step->node, of));
+      names += times * (size_t)(1 + dfgnn__writer_reads(w, step->node, of));
     }
   }
   dfgnn_body *b = w->body = calloc(1, sizeof *b);
