@@ -133,7 +133,7 @@ int tool_cells_read(tool_cells *cells, const tool_settings *settings,
 
 int tool_cells_ask(tool_graphs *graphs, const tool_cells *cells) {
   for (size_t g = 0; g < graphs->count; g++) {
-    tool_recorded *asked = &graphs->recorded[g];
+    tool_recorded *asked = &graphs->graph[g].recorded;
     asked->problem = calloc(cells->count, sizeof *asked->problem);
     if (!asked->problem)
       return tool_error("out of memory");

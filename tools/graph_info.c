@@ -219,7 +219,7 @@ int graph_info(tool_settings *settings, int count, char **operands) {
     goto out;
   }
   for (size_t i = 0; i < graphs.count; i++) {
-    dfgnn_status bad = add_graph(rows, ctx, graphs.name[i]);
+    dfgnn_status bad = add_graph(rows, ctx, graphs.graph[i].name);
     if (bad)
       failed = tool_fail(bad);
   }

@@ -51,23 +51,26 @@ static size_t suffix_length(const char *name) {
   return found;
 }
 
-static int push(tool_graphs *graphs, const char *name, char listed) {
-  size_t n = graphs->count + 1;
-  char **names = realloc(graphs->name, n * sizeof *names);
-  if (names)
-    graphs->name = names;
-  char *flags = realloc(graphs->listed, n);
-  if (flags)
-    graphs->listed = flags;
-  tool_recorded *recorded = realloc(graphs->recorded, n * sizeof *recorded);
-  if (recorded)
-    graphs->recorded = recorded;
-  if (!names || !flags || !recorded || !(names[n - 1] = strdup(name)))
+static int push(tool_graphs *graphs, const char *name, int listed) {
+  tool_graph *grown =
+      realloc(graphs->graph, (graphs->count + 1) * sizeof *grown);
+  char *copy = strdup(name);
+  if (grown)
+    graphs->graph = grown;
+  if (!grown || !copy) {
+    free(copy);
     return tool_error("out of memory");
-  flags[n - 1] = listed;
-  recorded[n - 1] = (tool_recorded){0};
-  graphs->count = n;
+  }
+  grown[graphs->count++] =
+      (tool_graph){.name = copy, .listed = listed, .line = graphs->line};
   return TOOL_DONE;
+}
+
+/* Reports the thread's error, and where the job names the graph. */
+static int refuse(const tool_graphs *graphs, int line, dfgnn_status failed) {
+  if (line)
+    dfgnn__fail_prefix(failed, "%s:%d: ", graphs->job, line);
+  return tool_fail(failed);
 }
 
 int tool_graphs_push(tool_graphs *graphs, const char *name) {
@@ -79,7 +82,9 @@ static int add_directory(tool_graphs *graphs, const char *path) {
   size_t before = graphs->count;
   int status = TOOL_DONE, n = scandir(path, &entries, NULL, alphasort);
   if (n < 0)
-    return tool_error("%s: cannot be read as a directory", path);
+    return refuse(
+        graphs, graphs->line,
+        dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read as a directory", path));
   for (int i = 0; i < n; i++) {
     char name[4096];
     snprintf(name, sizeof name, "%s/%s", path, entries[i]->d_name);
@@ -89,7 +94,9 @@ static int add_directory(tool_graphs *graphs, const char *path) {
   }
   free(entries);
   if (!status && graphs->count == before)
-    status = tool_error("%s: the directory has no graph files", path);
+    status = refuse(graphs, graphs->line,
+                    dfgnn__fail(DFGNN_ERROR_IO,
+                                "%s: the directory has no graph files", path));
   return status;
 }
 
@@ -103,7 +110,8 @@ int tool_graphs_add(tool_graphs *graphs, const char *operand) {
   glob_t found;
   int status = TOOL_DONE;
   if (glob(operand, 0, NULL, &found))
-    return tool_error("%s: no file matches", operand);
+    return refuse(graphs, graphs->line,
+                  dfgnn__fail(DFGNN_ERROR_IO, "%s: no file matches", operand));
   for (size_t i = 0; i < found.gl_pathc && !status; i++)
     status = push(graphs, found.gl_pathv[i], 0);
   globfree(&found);
@@ -119,14 +127,13 @@ int tool_graphs_all(tool_graphs *graphs, int count, char **operands) {
 
 void tool_graphs_free(tool_graphs *graphs) {
   for (size_t i = 0; i < graphs->count; i++) {
-    free(graphs->name[i]);
-    free(graphs->recorded[i].problem);
-    free(graphs->recorded[i].label);
-    free(graphs->recorded[i].family);
+    tool_graph *graph = &graphs->graph[i];
+    free(graph->name);
+    free(graph->recorded.problem);
+    free(graph->recorded.label);
+    free(graph->recorded.family);
   }
-  free(graphs->recorded);
-  free(graphs->name);
-  free(graphs->listed);
+  free(graphs->graph);
   *graphs = (tool_graphs){0};
 }
 
@@ -325,9 +332,8 @@ static int is_wanted(const walk *w, size_t cases) {
 }
 
 static int on_graph(walk *w, const tool_graphs *graphs, size_t i, int *stop) {
-  const char *name = graphs->name[i];
-  const tool_recorded *recorded = &graphs->recorded[i];
-  const int listed = graphs->listed[i];
+  const tool_graph *graph = &graphs->graph[i];
+  const tool_recorded *recorded = &graph->recorded;
   char label[256];
   dfgnn_csr *csr;
   int status = TOOL_DONE;
@@ -336,15 +342,15 @@ static int on_graph(walk *w, const tool_graphs *graphs, size_t i, int *stop) {
     w->current.index += cases;
     return TOOL_DONE;
   }
-  dfgnn_status failed = dfgnn__csr_open(&csr, name);
+  dfgnn_status failed = dfgnn__csr_open(&csr, graph->name);
   if (failed) {
     w->current.index += cases;
-    int code = tool_fail(failed);
+    int code = refuse(graphs, graph->line, failed);
     w->unread = w->unread ? w->unread : code;
-    return listed ? TOOL_DONE : code;
+    return graph->listed ? TOOL_DONE : code;
   }
   w->read++;
-  tool_graph_label(label, sizeof label, name);
+  tool_graph_label(label, sizeof label, graph->name);
   if (recorded->label && *recorded->label)
     snprintf(label, sizeof label, "%s", recorded->label);
   dfgnn_csr named = *csr;
@@ -389,10 +395,11 @@ int tool_each_wanted(const tool_settings *settings, const tool_graphs *graphs,
   const size_t asked = w.problem_count;
   for (size_t i = 0; i < graphs->count; i++)
     w.current.total +=
-        (size_t)contexts.count *
-        (graphs->recorded[i].problem ? graphs->recorded[i].count : asked);
+        (size_t)contexts.count * (graphs->graph[i].recorded.problem
+                                      ? graphs->graph[i].recorded.count
+                                      : asked);
   for (size_t i = 0; i < graphs->count && !stop; i++) {
-    const tool_recorded *recorded = &graphs->recorded[i];
+    const tool_recorded *recorded = &graphs->graph[i].recorded;
     w.problems = recorded->problem ? recorded->problem : problems;
     w.problem_count = recorded->problem ? recorded->count : asked;
     int code = on_graph(&w, graphs, i, &stop);

@@ -13,12 +13,19 @@ typedef struct tool_recorded {
   char *label, *family; /* NULL or "": the file's */
 } tool_recorded;
 
+typedef struct tool_graph {
+  char *name;
+  int listed; /* found in a directory, so may be no graph */
+  int line;   /* of the job that names it; 0: none does */
+  tool_recorded recorded;
+} tool_graph;
+
 /* Graph operands with globs and directories expanded, in order. */
 typedef struct tool_graphs {
   size_t count;
-  char **name;
-  char *listed; /* [count]: found in a directory, so may be no graph */
-  tool_recorded *recorded; /* [count] */
+  tool_graph *graph;
+  const char *job; /* the file that is read, and the line: errors name them */
+  int line;
 } tool_graphs;
 
 /* The fingerprint of a graph.  Returns an exit status. */

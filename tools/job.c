@@ -34,6 +34,8 @@ static int put_graph(const job *j, const char *name) {
     return tool_error("%s:%d: found '%s', expected a graph, and each option on "
                       "a line of its own",
                       j->path, j->line, name);
+  j->graphs->job = j->path;
+  j->graphs->line = j->line;
   return tool_graphs_add(j->graphs, stays ? name : path);
 }
 

@@ -45,7 +45,7 @@ static int add_graph(const recording *r, size_t k, const json_t *graph) {
   free(path);
   if (status)
     return status;
-  tool_recorded *recorded = &r->graphs->recorded[r->graphs->count - 1];
+  tool_recorded *recorded = &r->graphs->graph[r->graphs->count - 1].recorded;
   recorded->label = strdup(text_of(graph, "name"));
   recorded->family = strdup(text_of(graph, "family"));
   return recorded->label && recorded->family ? TOOL_DONE
@@ -77,7 +77,7 @@ static int add_problem(const recording *r, size_t k, const json_t *item,
     status = dfgnn__problem_complete(&problem, &named);
   if (status)
     return tool_error("%s: problem %zu: %s", r->path, k, dfgnn_last_error());
-  tool_recorded *recorded = &r->graphs->recorded[graph];
+  tool_recorded *recorded = &r->graphs->graph[graph].recorded;
   if (is_listed(recorded, &problem))
     return TOOL_DONE;
   dfgnn_problem *grown =
@@ -153,7 +153,7 @@ static int find_graph(size_t *graph, const recording *r, size_t line,
   const char *file = text_of(item, "file");
   const size_t length = strlen(file);
   for (*graph = r->first; *graph < r->graphs->count; ++*graph) {
-    const char *name = r->graphs->name[*graph];
+    const char *name = r->graphs->graph[*graph].name;
     const size_t whole = strlen(name);
     if (whole == r->folder + length && !strcmp(name + r->folder, file))
       return TOOL_DONE;

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const tool_column columns[] = {
     {"source", "SOURCE", TOOL_TEXT}, {"added", "ADDED", TOOL_COUNT},
@@ -51,14 +50,7 @@ static void put_source(json_t *rows, const char *source,
   json_array_append_new(rows, row);
 }
 
-static int report(const tool_settings *settings, json_t *rows) {
-  if (!settings->quiet || settings->json)
-    return tool_report(settings, rows, columns);
-  json_decref(rows);
-  return TOOL_DONE;
-}
-
-/* ---- merge -------------------------------------------------------------- */
+/* ---- what both do -------------------------------------------------------- */
 
 typedef struct merge merge;
 
@@ -87,25 +79,36 @@ static int wanted(void *data, const dfgnn_measurement *row) {
   return !reason;
 }
 
-static int open_sources(merge *m, char **paths) {
-  const dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+static int allocate(merge *m) {
   m->store = calloc(m->count, sizeof *m->store);
   m->filter = calloc(m->count, sizeof *m->filter);
   m->counts = calloc(m->count, sizeof *m->counts);
   m->source = calloc(m->count, sizeof *m->source);
   if (!m->store || !m->filter || !m->counts || !m->source)
     return tool_error("out of memory");
-  for (size_t i = 0; i < m->count; i++) {
-    dfgnn_status status =
-        dfgnn__store_open(&m->store[i], paths[i], DFGNN_STORE_READ);
-    if (status)
-      return tool_fail(status);
-    m->source[i].of = m;
-    m->filter[i] = filter;
-    m->filter[i].wanted = wanted;
-    m->filter[i].data = &m->source[i];
-  }
+  for (size_t i = 0; i < m->count; i++)
+    m->filter[i] = (dfgnn_store_filter)DFGNN_STORE_FILTER_INIT;
   return TOOL_DONE;
+}
+
+/* Adds the rows of all sources to the target, which is made only now. */
+static int add_sources(merge *m, const char *target, char **paths) {
+  dfgnn_store *store = NULL;
+  dfgnn_status status = dfgnn__store_open(&store, target, DFGNN_STORE_WRITE);
+  if (!status)
+    status =
+        dfgnn__store_merge_all(store, m->counts, m->store, m->count, m->filter);
+  dfgnn__store_close(store);
+  if (status)
+    return tool_fail(status);
+  if (m->settings->quiet && !m->settings->json)
+    return TOOL_DONE;
+  json_t *rows = json_array();
+  for (size_t i = 0; i < m->count; i++) {
+    m->source[i].reasons.count[0] += (int64_t)m->counts[i].skipped;
+    put_source(rows, paths[i], &m->counts[i], &m->source[i].reasons);
+  }
+  return tool_report(m->settings, rows, columns);
 }
 
 static void close_sources(merge *m) {
@@ -116,6 +119,21 @@ static void close_sources(merge *m) {
   free(m->counts);
   free(m->source);
   tool_records_free(&m->records);
+}
+
+/* ---- merge -------------------------------------------------------------- */
+
+static int open_sources(merge *m, char **paths) {
+  int status = allocate(m);
+  for (size_t i = 0; i < m->count && !status; i++) {
+    dfgnn_status failed =
+        dfgnn__store_open(&m->store[i], paths[i], DFGNN_STORE_READ);
+    m->source[i].of = m;
+    m->filter[i].wanted = wanted;
+    m->filter[i].data = &m->source[i];
+    status = failed ? tool_fail(failed) : TOOL_DONE;
+  }
+  return status;
 }
 
 static int find_best(merge *m, char **paths) {
@@ -129,28 +147,12 @@ static int find_best(merge *m, char **paths) {
 
 static int merge_command(tool_settings *settings, int count, char **operands) {
   merge m = {.settings = settings, .count = (size_t)count - 1};
-  dfgnn_store *target = NULL;
   char **paths = operands + 1;
   int status = open_sources(&m, paths);
   if (!status && settings->best)
     status = find_best(&m, paths);
-  if (!status) {
-    dfgnn_status failed =
-        dfgnn__store_open(&target, operands[0], DFGNN_STORE_WRITE);
-    if (!failed)
-      failed =
-          dfgnn__store_merge_all(target, m.counts, m.store, m.count, m.filter);
-    dfgnn__store_close(target);
-    status = failed ? tool_fail(failed) : TOOL_DONE;
-  }
-  if (!status) {
-    json_t *rows = json_array();
-    for (size_t i = 0; i < m.count; i++) {
-      m.source[i].reasons.count[0] = (int64_t)m.counts[i].skipped;
-      put_source(rows, paths[i], &m.counts[i], &m.source[i].reasons);
-    }
-    status = report(settings, rows);
-  }
+  if (!status)
+    status = add_sources(&m, operands[0], paths);
   close_sources(&m);
   return status;
 }
@@ -168,7 +170,7 @@ typedef struct import {
   int64_t number;
   json_t *object; /* holds the strings of the last row */
   dfgnn_measurement row;
-  reasons reasons;
+  reasons *reasons;
 } import;
 
 static dfgnn_status parse_line(import *im, size_t length) {
@@ -204,67 +206,46 @@ static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
       *row = &im->row;
       return DFGNN_OK;
     }
-    count_reason(&im->reasons, reason);
+    count_reason(im->reasons, reason);
   }
   return ferror(im->in)
              ? dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", im->path, strerror(errno))
              : DFGNN_OK;
 }
 
-/* Copies standard input to a file: while a store is written, other programs
- * wait for it, and should not wait for a slow pipe. */
-static FILE *spool_stdin(void) {
-  static char bytes[65536];
-  FILE *copy = tmpfile();
-  size_t n;
-  while (copy && (n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
-    if (fwrite(bytes, 1, n, copy) != n) {
-      fclose(copy);
-      return NULL;
-    }
-  if (copy)
-    rewind(copy);
-  return copy;
-}
-
-static int import_file(dfgnn_store *store, json_t *rows,
-                       const tool_settings *settings, const char *path) {
-import im = {.settings = settings, .path = path };
-  dfgnn_merge_counts counts = {0, 0, 0};
+/* Reads a file's rows into a store in memory: no other is made or locked, while
+ * lines may turn out wrong or come from a slow pipe. */
+static dfgnn_status read_file(merge *m, size_t i, const char *path) {
+import im = {.settings = m->settings, .path = path, .in = stdin, .reasons = & m->source[i].reasons };
   dfgnn_status status = DFGNN_OK;
-  if (!strcmp(path, "-"))
-    im.in = spool_stdin();
-  else
+  if (strcmp(path, "-"))
     status = dfgnn__file_or_pipe_stream(&im.in, path, "a file of JSON Lines");
-  if (!status && !im.in)
-    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
   if (!status)
-    status = dfgnn__store_record_from(store, &counts, next_row, &im);
-  if (im.in)
+    status = dfgnn__store_open(&m->store[i], ":memory:", DFGNN_STORE_WRITE);
+  if (!status)
+    status =
+        dfgnn__store_record_from(m->store[i], &m->counts[i], next_row, &im);
+  m->counts[i].added = 0; /* to memory */
+  if (im.in != stdin)
     fclose(im.in);
   json_decref(im.object);
   free(im.line);
-  if (status)
-    return tool_fail(status);
-  put_source(rows, path, &counts, &im.reasons);
-  return TOOL_DONE;
+  return status;
 }
 
 static int import_command(tool_settings *settings, int count, char **operands) {
-  dfgnn_store *store = NULL;
-  json_t *rows = json_array();
+  merge m = {.settings = settings, .count = (size_t)count};
   char path[4096];
   int status = tool_target_path(path, sizeof path, settings);
-  if (!status) {
-    dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (!status)
+    status = allocate(&m);
+  for (size_t i = 0; i < m.count && !status; i++) {
+    dfgnn_status failed = read_file(&m, i, operands[i]);
     status = failed ? tool_fail(failed) : TOOL_DONE;
   }
-  for (int i = 0; i < count && !status; i++)
-    status = import_file(store, rows, settings, operands[i]);
-  dfgnn__store_close(store);
   if (!status)
-    return report(settings, rows);
-  json_decref(rows);
+    status = add_sources(&m, path, operands);
+  close_sources(&m);
   return status;
 }
 
@@ -289,7 +270,7 @@ const tool_command tune_import = {
     .text =
         "Adds each row that is not there yet to the store that is written. A "
         "FILE of - is standard input. A line that is no measurement is an "
-        "error that names its number, and nothing of that file is added; with "
+        "error that names its number, and nothing is added; with "
         "--skip-invalid it is skipped and counted. A row of a problem that "
         "only older versions had is skipped and counted, too.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |

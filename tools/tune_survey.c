@@ -63,12 +63,12 @@ static int label_graphs(survey *s) {
   if (!s->label)
     return tool_error("out of memory");
   for (size_t g = 0; g < graph_count(s); g++) {
-    tool_graph_label(s->label[g], sizeof s->label[g], s->graphs.name[g]);
+    tool_graph_label(s->label[g], sizeof s->label[g], s->graphs.graph[g].name);
     for (size_t k = 0; k < g; k++)
       if (!strcmp(s->label[g], s->label[k]))
         return tool_usage("%s and %s have the same name, by which the survey "
                           "knows them",
-                          s->graphs.name[k], s->graphs.name[g]);
+                          s->graphs.graph[k].name, s->graphs.graph[g].name);
   }
   return TOOL_DONE;
 }
@@ -199,7 +199,8 @@ static int is_used(const survey *s, size_t g) {
 static dfgnn_status read_graph(worker *w, size_t g) {
   surveyed_graph *graph = &w->graph[g];
   dfgnn_graph *made;
-  dfgnn_status status = dfgnn__csr_open(&graph->csr, w->s->graphs.name[g]);
+  dfgnn_status status =
+      dfgnn__csr_open(&graph->csr, w->s->graphs.graph[g].name);
   if (status) {
     graph->csr = NULL;
     return status;

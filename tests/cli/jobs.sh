@@ -55,6 +55,8 @@ wrong 2 "device: found 'tpu', expected auto" 'a\n--device tpu\n'
 wrong 2 "found --dims, expected .*; did you mean --dim" 'a\n--dims 3\n'
 wrong 2 "found --json, expected" 'a\n--json\n'
 wrong 1 "found 'a --dim 3', expected a graph" 'a --dim 3\n'
+wrong 2 "a: no such file" '--device cpu\na\n'
+wrong 2 "no file matches" '\n*.none\n'
 wrong 3 "dim: found a second time" '--dim 1\n--seed 1\n--dim 2\n'
 wrong 1 "dim: more than 256 values in a list" "--dim $(seq -s, 1 257)\n"
 wrong 1 "unknown pass 'gt', expected one of: forward, backward" '--pass gt\n'
