@@ -23,78 +23,74 @@ typedef enum tool_exit {
 
 /* ---- options ------------------------------------------------------------ */
 
-#define TOOL_OPTIONS(X)                                                        \
-  X(OP)                                                                        \
-  X(PASS)                                                                      \
-  X(DIM)                                                                       \
-  X(HEADS)                                                                     \
-  X(DTYPE)                                                                     \
-  X(MATH)                                                                      \
-  X(LAYOUT)                                                                    \
-  X(DEVICE)                                                                    \
-  X(COLD)                                                                      \
-  X(NO_DETERMINISTIC)                                                          \
-  X(WEIGHTS)                                                                   \
-  X(BIAS)                                                                      \
-  X(DROPOUT)                                                                   \
-  X(EDGE_DIM)                                                                  \
-  X(EDGE_USE)                                                                  \
-  X(MESSAGE)                                                                   \
-  X(PROGRAM)                                                                   \
-  X(EFFORT)                                                                    \
-  X(THREADS)                                                                   \
-  X(STORE)                                                                     \
-  X(BUDGET)                                                                    \
-  X(TIME_LIMIT)                                                                \
-  X(CELLS)                                                                     \
-  X(ONLY)                                                                      \
-  X(SURVEY)                                                                    \
-  X(STATUS)                                                                    \
-  X(SEED)                                                                      \
-  X(JOB)                                                                       \
-  X(DRY_RUN)                                                                   \
-  X(EXHAUSTIVE)                                                                \
-  X(AGAIN)                                                                     \
-  X(ANONYMOUS)                                                                 \
-  X(VARIANTS)                                                                  \
-  X(ROUNDS)                                                                    \
-  X(CHECK)                                                                     \
-  X(NO_CHECK)                                                                  \
-  X(DISPATCH)                                                                  \
-  X(REGRET)                                                                    \
-  X(ALL)                                                                       \
-  X(BEST)                                                                      \
-  X(FROM_ARCH)                                                                 \
-  X(ARCH)                                                                      \
-  X(FOR)                                                                       \
-  X(PACK)                                                                      \
-  X(KERNELS)                                                                   \
-  X(SINCE)                                                                     \
-  X(SKIP_INVALID)                                                              \
-  X(KEY)                                                                       \
-  X(GENERATE_KEY)                                                              \
-  X(SHARD)                                                                     \
-  X(REMOVE)                                                                    \
-  X(METHOD)                                                                    \
-  X(EDGE_ATTR)                                                                 \
-  X(MAP)                                                                       \
-  X(BY)                                                                        \
-  X(RECORDED)                                                                  \
-  X(LOCK)                                                                      \
-  X(LOCKED)                                                                    \
-  X(OUTPUT)                                                                    \
-  X(JSON)                                                                      \
-  X(WIDE)                                                                      \
-  X(COLUMNS)                                                                   \
-  X(QUIET)                                                                     \
-  X(HELP)                                                                      \
-  X(VERSION)
-
+/* The options, in the order of a help page. */
 enum {
-#define X(name) OPTION_##name,
-  TOOL_OPTIONS(X)
-#undef X
-      OPTION_COUNT
+  OPTION_OP,
+  OPTION_PASS,
+  OPTION_DIM,
+  OPTION_HEADS,
+  OPTION_DTYPE,
+  OPTION_MATH,
+  OPTION_LAYOUT,
+  OPTION_DEVICE,
+  OPTION_COLD,
+  OPTION_NO_DETERMINISTIC,
+  OPTION_WEIGHTS,
+  OPTION_BIAS,
+  OPTION_DROPOUT,
+  OPTION_EDGE_DIM,
+  OPTION_EDGE_USE,
+  OPTION_MESSAGE,
+  OPTION_PROGRAM,
+  OPTION_EFFORT,
+  OPTION_THREADS,
+  OPTION_STORE,
+  OPTION_BUDGET,
+  OPTION_TIME_LIMIT,
+  OPTION_CELLS,
+  OPTION_ONLY,
+  OPTION_SURVEY,
+  OPTION_STATUS,
+  OPTION_SEED,
+  OPTION_JOB,
+  OPTION_DRY_RUN,
+  OPTION_EXHAUSTIVE,
+  OPTION_AGAIN,
+  OPTION_ANONYMOUS,
+  OPTION_VARIANTS,
+  OPTION_ROUNDS,
+  OPTION_CHECK,
+  OPTION_NO_CHECK,
+  OPTION_DISPATCH,
+  OPTION_REGRET,
+  OPTION_ALL,
+  OPTION_BEST,
+  OPTION_FROM_ARCH,
+  OPTION_ARCH,
+  OPTION_FOR,
+  OPTION_PACK,
+  OPTION_KERNELS,
+  OPTION_SINCE,
+  OPTION_SKIP_INVALID,
+  OPTION_KEY,
+  OPTION_GENERATE_KEY,
+  OPTION_SHARD,
+  OPTION_REMOVE,
+  OPTION_METHOD,
+  OPTION_EDGE_ATTR,
+  OPTION_MAP,
+  OPTION_BY,
+  OPTION_RECORDED,
+  OPTION_LOCK,
+  OPTION_LOCKED,
+  OPTION_OUTPUT,
+  OPTION_JSON,
+  OPTION_WIDE,
+  OPTION_COLUMNS,
+  OPTION_QUIET,
+  OPTION_HELP,
+  OPTION_VERSION,
+  OPTION_COUNT
 };
 
 /* A bit for each option. */

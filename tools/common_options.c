@@ -16,20 +16,34 @@ enum {
   .set = option_list, FIELD(member), .item = option_##parser,                  \
   .size = sizeof((tool_settings *)0)->member[0],                               \
   .count = offsetof(tool_settings, member##_count)
-#define ENUMERATION_OF(member, NAMES)                                          \
-  LIST_OF(member, enumeration), .names = DFGNN_NAMES_##NAMES
+
+/* Rows of names of an enumeration, of texts kept as they are, and of flags:
+ * what the field of the settings becomes. */
+#define ENUMERATION(NAME, of, member, given, text)                             \
+  [OPTION_##NAME] = {.name = of,                                               \
+                     .argument = "LIST",                                       \
+                     .preset = given,                                          \
+                     .help = text,                                             \
+                     LIST_OF(member, enumeration),                             \
+                     .names = DFGNN_NAMES_##NAME}
+#define TEXT(NAME, of, member, operand, text, ...)                             \
+  [OPTION_##NAME] = {.name = of,                                               \
+                     .argument = operand,                                      \
+                     .help = text,                                             \
+                     .set = option_text,                                       \
+                     FIELD(member),                                            \
+                     ##__VA_ARGS__}
+#define FLAG(NAME, of, member, value, text, ...)                               \
+  [OPTION_##NAME] = {.name = of,                                               \
+                     .help = text,                                             \
+                     .set = option_flag,                                       \
+                     FIELD(member),                                            \
+                     .flag = value,                                            \
+                     ##__VA_ARGS__}
 
 const tool_option tool_options[OPTION_COUNT] = {
-    [OPTION_OP] = {.name = "op",
-                   .argument = "LIST",
-                   .preset = "gt",
-                   .help = "operators: %",
-                   ENUMERATION_OF(op, OP)},
-    [OPTION_PASS] = {.name = "pass",
-                     .argument = "LIST",
-                     .preset = "forward",
-                     .help = "passes: %",
-                     ENUMERATION_OF(pass, PASS)},
+    ENUMERATION(OP, "op", op, "gt", "operators: %"),
+    ENUMERATION(PASS, "pass", pass, "forward", "passes: %"),
     [OPTION_DIM] = {.name = "dim",
                     .argument = "LIST",
                     .preset = "64",
@@ -42,22 +56,11 @@ const tool_option tool_options[OPTION_COUNT] = {
                       .help = "attention heads",
                       LIST_OF(heads, size),
                       .most = MOST_HEADS},
-    [OPTION_DTYPE] = {.name = "dtype",
-                      .argument = "LIST",
-                      .preset = "f32",
-                      .help = "storage of the features: %",
-                      ENUMERATION_OF(dtype, DTYPE)},
-    [OPTION_MATH] = {.name = "math",
-                     .argument = "LIST",
-                     .preset = "f32",
-                     .help = "exactness of f32 products: %",
-                     ENUMERATION_OF(math, MATH)},
-    [OPTION_LAYOUT] = {.name = "layout",
-                       .argument = "LIST",
-                       .preset = "nhd",
-                       .help = "order of dimensions: % for [nodes, heads, dim] "
-                               "and [nodes, dim, heads]",
-                       ENUMERATION_OF(layout, LAYOUT)},
+    ENUMERATION(DTYPE, "dtype", dtype, "f32", "storage of the features: %"),
+    ENUMERATION(MATH, "math", math, "f32", "exactness of f32 products: %"),
+    ENUMERATION(LAYOUT, "layout", layout, "nhd",
+                "order of dimensions: % for [nodes, heads, dim] and [nodes, "
+                "dim, heads]"),
     [OPTION_DEVICE] =
         {.name = "device",
          .argument = "LIST",
@@ -65,35 +68,17 @@ const tool_option tool_options[OPTION_COUNT] = {
          .help = "auto (a GPU if there is one), cpu, cuda, cuda:N or all",
          .set = option_device,
          FIELD(device)},
-    [OPTION_COLD] = {.name = "cold",
-                     .help = "measure with flushed caches, and choose by such "
-                             "measurements",
-                     .set = option_flag,
-                     FIELD(cold),
-                     .flag = 1},
-    [OPTION_NO_DETERMINISTIC] =
-        {.name = "no-deterministic",
-         .help = "also consider variants whose results differ "
-                 "in the last bits from run to run",
-         .set = option_flag,
-         FIELD(deterministic),
-         .flag = 0},
-    [OPTION_WEIGHTS] = {.name = "weights",
-                        .help = "write the attention weights [E,H] too",
-                        .set = option_flag,
-                        FIELD(weights),
-                        .flag = 1},
-    [OPTION_BIAS] = {.name = "bias",
-                     .help = "add a bias [E,H] to the attention scores",
-                     .set = option_flag,
-                     FIELD(bias),
-                     .flag = 1},
-    [OPTION_DROPOUT] = {.name = "dropout",
-                        .help = "drop attention weights, as in training; the "
-                                "probability does not matter",
-                        .set = option_flag,
-                        FIELD(dropout),
-                        .flag = 1},
+    FLAG(COLD, "cold", cold, 1,
+         "measure with flushed caches, and choose by such measurements"),
+    FLAG(NO_DETERMINISTIC, "no-deterministic", deterministic, 0,
+         "also consider variants whose results differ in the last bits from "
+         "run to run"),
+    FLAG(WEIGHTS, "weights", weights, 1,
+         "write the attention weights [E,H] too"),
+    FLAG(BIAS, "bias", bias, 1, "add a bias [E,H] to the attention scores"),
+    FLAG(DROPOUT, "dropout", dropout, 1,
+         "drop attention weights, as in training; the probability does not "
+         "matter"),
     [OPTION_EDGE_DIM] = {.name = "edge-dim",
                          .argument = "LIST",
                          .preset = "0",
@@ -101,25 +86,14 @@ const tool_option tool_options[OPTION_COUNT] = {
                              "features per edge; projected: they are [E,H,D] "
                              "already, of gat a scalar [E,H]; 0: none",
                          LIST_OF(edge_dim, edge_dim)},
-    [OPTION_EDGE_USE] = {.name = "edge-use",
-                         .argument = "LIST",
-                         .preset = "both",
-                         .help = "what gt adds edge features to: %",
-                         ENUMERATION_OF(edge_use, EDGE_USE)},
-    [OPTION_MESSAGE] = {.name = "message",
-                        .argument = "LIST",
-                        .preset = "copy",
-                        .help = "what an edge carries in spmm and reduce: %",
-                        ENUMERATION_OF(message, MESSAGE)},
-    [OPTION_PROGRAM] =
-        {.name = "program",
-         .argument = "FILE",
-         .help =
-             "files of edge programs, dfgnn-program(5), with commas between "
-             "them, in place of --op; the size H has the value of --heads, "
-             "other names that of --dim",
-         .set = option_text,
-         FIELD(program)},
+    ENUMERATION(EDGE_USE, "edge-use", edge_use, "both",
+                "what gt adds edge features to: %"),
+    ENUMERATION(MESSAGE, "message", message, "copy",
+                "what an edge carries in spmm and reduce: %"),
+    TEXT(PROGRAM, "program", program, "FILE",
+         "files of edge programs, dfgnn-program(5), with commas between them, "
+         "in place of --op; the size H has the value of --heads, other names "
+         "that of --dim"),
     [OPTION_EFFORT] = {.name = "effort",
                        .argument = "NAME",
                        .help =
@@ -136,13 +110,9 @@ const tool_option tool_options[OPTION_COUNT] = {
                         FIELD(threads),
                         .least = 1,
                         .most = MOST_THREADS},
-    [OPTION_STORE] =
-        {.name = "store",
-         .argument = "FILE",
-         .help = "the one store read and written; without it the layers "
-                 "are read and the user's store is written",
-         .set = option_text,
-         FIELD(store)},
+    TEXT(STORE, "store", store, "FILE",
+         "the one store read and written; without it the layers are read and "
+         "the user's store is written"),
     [OPTION_BUDGET] = {.name = "budget",
                        .argument = "TIME",
                        .preset = "10s",
@@ -163,29 +133,14 @@ const tool_option tool_options[OPTION_COUNT] = {
              "that are missing then",
          .set = option_seconds,
          FIELD(time_limit_s)},
-    [OPTION_CELLS] =
-        {.name = "cells",
-         .argument = "FILE",
-         .help = "a table of problems: lines with a name and the options of a "
-                 "problem, such as 'gat8x8 --op gat --heads 8 --dim 8'",
-         .set = option_text,
-         FIELD(cells)},
-    [OPTION_ONLY] = {.name = "only",
-                     .argument = "LIST",
-                     .help = "these cells of the table alone",
-                     .set = option_text,
-                     FIELD(only)},
-    [OPTION_SURVEY] = {.name = "survey",
-                       .argument = "FILE",
-                       .help = "what 'dfgnn-tune survey' wrote, of which the "
-                               "best are timed again",
-                       .set = option_text,
-                       FIELD(survey)},
-    [OPTION_STATUS] = {.name = "status",
-                       .help = "say what is measured and what is missing",
-                       .set = option_flag,
-                       FIELD(status),
-                       .flag = 1},
+    TEXT(CELLS, "cells", cells, "FILE",
+         "a table of problems: lines with a name and the options of a problem, "
+         "such as 'gat8x8 --op gat --heads 8 --dim 8'"),
+    TEXT(ONLY, "only", only, "LIST", "these cells of the table alone"),
+    TEXT(SURVEY, "survey", survey, "FILE",
+         "what 'dfgnn-tune survey' wrote, of which the best are timed again"),
+    FLAG(STATUS, "status", status, 1,
+         "say what is measured and what is missing"),
     [OPTION_SEED] = {.name = "seed",
                      .argument = "N",
                      .preset = "1",
@@ -193,25 +148,14 @@ const tool_option tool_options[OPTION_COUNT] = {
                              "measurements",
                      .set = option_seed,
                      FIELD(seed)},
-    [OPTION_JOB] = {.name = "job",
-                    .argument = "FILE",
-                    .help = "a job file, dfgnn-job(5); options given here "
-                            "override it",
-                    .set = option_text,
-                    FIELD(job)},
-    [OPTION_DRY_RUN] =
-        {.name = "dry-run",
-         .letter = 'n',
-         .help = "change nothing, and show what would be measured, with an "
-                 "estimate of the time, or removed",
-         .set = option_flag,
-         FIELD(dry_run),
-         .flag = 1},
-    [OPTION_EXHAUSTIVE] = {.name = "exhaustive",
-                           .help = "measure every candidate to the end",
-                           .set = option_flag,
-                           FIELD(exhaustive),
-                           .flag = 1},
+    TEXT(JOB, "job", job, "FILE",
+         "a job file, dfgnn-job(5); options given here override it"),
+    FLAG(DRY_RUN, "dry-run", dry_run, 1,
+         "change nothing, and show what would be measured, with an estimate of "
+         "the time, or removed",
+         .letter = 'n'),
+    FLAG(EXHAUSTIVE, "exhaustive", exhaustive, 1,
+         "measure every candidate to the end"),
     [OPTION_AGAIN] =
         {.name = "again",
          .argument = "WHAT",
@@ -221,20 +165,11 @@ const tool_option tool_options[OPTION_COUNT] = {
              "chosen or might be; or all",
          .set = option_again,
          FIELD(remeasure)},
-    [OPTION_ANONYMOUS] =
-        {.name = "anonymous",
-         .help = "store neither the names of graphs and families nor "
-                 "of the host",
-         .set = option_flag,
-         FIELD(anonymous),
-         .flag = 1},
-    [OPTION_VARIANTS] = {.name = "variants",
-                         .argument = "LIST",
-                         .help =
-                             "all, tuned, rule, paper, unfused, smmf-pmf (the "
-                             "better of the two), or names; * matches any text",
-                         .set = option_text,
-                         FIELD(variants)},
+    FLAG(ANONYMOUS, "anonymous", anonymous, 1,
+         "store neither the names of graphs and families nor of the host"),
+    TEXT(VARIANTS, "variants", variants, "LIST",
+         "all, tuned, rule, paper, unfused, smmf-pmf (the better of the two), "
+         "or names; * matches any text"),
     [OPTION_ROUNDS] =
         {.name = "rounds",
          .argument = "N",
@@ -244,37 +179,17 @@ const tool_option tool_options[OPTION_COUNT] = {
          FIELD(rounds),
          .least = 2,
          .most = MOST_COUNT},
-    [OPTION_CHECK] = {.name = "check",
-                      .help = "compare each variant with the float64 "
-                              "reference first",
-                      .set = option_flag,
-                      FIELD(no_check),
-                      .flag = 0},
-    [OPTION_NO_CHECK] = {.name = "no-check",
-                         .help =
-                             "do not compare the variants with the reference",
-                         .set = option_flag,
-                         FIELD(no_check),
-                         .flag = 1},
-    [OPTION_DISPATCH] =
-        {.name = "dispatch",
-         .help = "measure the cost of dispatch instead of the kernels",
-         .set = option_flag,
-         FIELD(dispatch),
-         .flag = 1},
-    [OPTION_REGRET] =
-        {.name = "regret",
-         .help = "measure instead how much slower choices are than the best "
-                 "of all variants: needs --cells and --survey",
-         .set = option_flag,
-         FIELD(regret),
-         .flag = 1},
-    [OPTION_ALL] = {.name = "all",
-                    .letter = 'a',
-                    .help = "every variant, not the best alone",
-                    .set = option_flag,
-                    FIELD(all),
-                    .flag = 1},
+    FLAG(CHECK, "check", no_check, 0,
+         "compare each variant with the float64 reference first"),
+    FLAG(NO_CHECK, "no-check", no_check, 1,
+         "do not compare the variants with the reference"),
+    FLAG(DISPATCH, "dispatch", dispatch, 1,
+         "measure the cost of dispatch instead of the kernels"),
+    FLAG(REGRET, "regret", regret, 1,
+         "measure instead how much slower choices are than the best of all "
+         "variants: needs --cells and --survey"),
+    FLAG(ALL, "all", all, 1, "every variant, not the best alone",
+         .letter = 'a'),
     [OPTION_BEST] = {.name = "best",
                      .argument = "N",
                      .help =
@@ -285,36 +200,17 @@ const tool_option tool_options[OPTION_COUNT] = {
                      FIELD(best),
                      .least = 1,
                      .most = MOST_COUNT},
-    [OPTION_FROM_ARCH] = {.name = "from-arch",
-                          .argument = "LIST",
-                          .help =
-                              "only rows of these architectures, such as sm_90",
-                          .set = option_text,
-                          FIELD(from_arch)},
-    [OPTION_ARCH] = {.name = "arch",
-                     .argument = "LIST",
-                     .help =
-                         "architectures to compile for, such as sm_80,sm_90",
-                     .set = option_text,
-                     FIELD(arch)},
-    [OPTION_FOR] = {.name = "for",
-                    .argument = "ARCH[,MODEL]",
-                    .help =
-                        "a GPU that is not here, such as sm_90 or sm_90,H200, "
-                        "by the stores and portfolios in use",
-                    .set = option_text,
-                    FIELD(absent)},
-    [OPTION_PACK] = {.name = "pack",
-                     .argument = "FILE",
-                     .help = "write the compiled kernels to a pack as well",
-                     .set = option_text,
-                     FIELD(pack)},
-    [OPTION_KERNELS] = {.name = "kernels",
-                        .help =
-                            "the cache of compiled kernels instead of a store",
-                        .set = option_flag,
-                        FIELD(kernels),
-                        .flag = 1},
+    TEXT(FROM_ARCH, "from-arch", from_arch, "LIST",
+         "only rows of these architectures, such as sm_90"),
+    TEXT(ARCH, "arch", arch, "LIST",
+         "architectures to compile for, such as sm_80,sm_90"),
+    TEXT(FOR, "for", absent, "ARCH[,MODEL]",
+         "a GPU that is not here, such as sm_90 or sm_90,H200, by the stores "
+         "and portfolios in use"),
+    TEXT(PACK, "pack", pack, "FILE",
+         "write the compiled kernels to a pack as well"),
+    FLAG(KERNELS, "kernels", kernels, 1,
+         "the cache of compiled kernels instead of a store"),
     [OPTION_SINCE] =
         {.name = "since",
          .argument = "TIME",
@@ -322,28 +218,14 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "UTC), or in the last 12h or 30d",
          .set = option_since,
          FIELD(since)},
-    [OPTION_SKIP_INVALID] =
-        {.name = "skip-invalid",
-         .help = "skip lines that are no measurement, instead of "
-                 "refusing the file",
-         .set = option_flag,
-         FIELD(skip_invalid),
-         .flag = 1},
-    [OPTION_KEY] = {.name = "key",
-                    .argument = "FILE",
-                    .help =
-                        "the secret key that signs; to verify, the public key, "
-                        "or a directory of *.pub files, one of which must have "
-                        "signed",
-                    .set = option_text,
-                    FIELD(key)},
-    [OPTION_GENERATE_KEY] =
-        {.name = "generate-key",
-         .argument = "NAME",
-         .help = "make the keys NAME.key, which signs and is to "
-                 "be kept secret, and NAME.pub",
-         .set = option_text,
-         FIELD(generate_key)},
+    FLAG(SKIP_INVALID, "skip-invalid", skip_invalid, 1,
+         "skip lines that are no measurement, instead of refusing the file"),
+    TEXT(KEY, "key", key, "FILE",
+         "the secret key that signs; to verify, the public key, or a directory "
+         "of *.pub files, one of which must have signed"),
+    TEXT(GENERATE_KEY, "generate-key", generate_key, "NAME",
+         "make the keys NAME.key, which signs and is to be kept secret, and "
+         "NAME.pub"),
     [OPTION_SHARD] =
         {.name = "shard",
          .argument = "I/N",
@@ -351,88 +233,38 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "the shards 1/N to N/N (or 0/N to N-1/N) together are "
                  "all problems",
          .set = option_shard},
-    [OPTION_REMOVE] = {.name = "remove",
-                       .help = "remove what is named instead",
-                       .set = option_flag,
-                       FIELD(remove),
-                       .flag = 1},
+    FLAG(REMOVE, "remove", remove, 1, "remove what is named instead"),
     [OPTION_METHOD] = {.name = "method",
                        .argument = "LIST",
                        .preset = "community",
                        .help = "degree, rcm, metis, community or all",
                        .set = option_orders,
                        FIELD(orders)},
-    [OPTION_MAP] = {.name = "map",
-                    .argument = "FILE",
-                    .help =
-                        "write the old numbers of nodes and edges to FILE, an "
-                        ".npz of arrays rows, columns and edges",
-                    .set = option_text,
-                    FIELD(map)},
-    [OPTION_EDGE_ATTR] =
-        {.name = "edge-attr",
-         .argument = "FILE",
-         .help = "write edge_attr [edges, 3] to FILE, an .npz: the "
-                 "length of an edge, and the direction of its "
-                 "source to the east and to the north",
-         .set = option_text,
-         FIELD(edge_attr)},
-    [OPTION_BY] =
-        {.name = "by",
-         .argument = "METHOD",
-         .help = "metis, range, or a file with the part of each node, one "
-                 "number per line, as gpmetis writes it (default metis)",
-         .set = option_text,
-         FIELD(by)},
-    [OPTION_RECORDED] =
-        {.name = "recorded",
-         .argument = "FOLDER",
-         .help = "the problems that programs met: what "
-                 "dfgnn.record(model, *inputs).save(FOLDER) of Python or "
-                 "processes with DFGNN_RECORD=FOLDER wrote",
-         .set = option_text,
-         FIELD(recorded)},
-    [OPTION_LOCK] = {.name = "lock",
-                     .argument = "FILE",
-                     .help =
-                         "write the choices to FILE, and print their digest",
-                     .set = option_text,
-                     FIELD(lock)},
-    [OPTION_LOCKED] = {.name = "check",
-                       .argument = "FILE",
-                       .help = "compare the choices with those of a FILE that "
-                               "--lock wrote",
-                       .set = option_text,
-                       FIELD(locked)},
-    [OPTION_OUTPUT] = {.name = "output",
-                       .letter = 'o',
-                       .argument = "FILE",
-                       .help = "write to FILE",
-                       .set = option_text,
-                       FIELD(output)},
-    [OPTION_JSON] = {.name = "json",
-                     .help = "print one flat JSON array of objects",
-                     .set = option_flag,
-                     FIELD(json),
-                     .flag = 1},
-    [OPTION_WIDE] = {.name = "wide",
-                     .help = "on a terminal: every column with whole names, "
-                             "however wide, as a pipe gets them",
-                     .set = option_flag,
-                     FIELD(wide),
-                     .flag = 1},
-    [OPTION_COLUMNS] = {.name = "columns",
-                        .argument = "LIST",
-                        .help =
-                            "these columns of the table, by their JSON names",
-                        .set = option_text,
-                        FIELD(columns)},
-    [OPTION_QUIET] = {.name = "quiet",
-                      .letter = 'q',
-                      .help = "show no progress",
-                      .set = option_flag,
-                      FIELD(quiet),
-                      .flag = 1},
+    TEXT(MAP, "map", map, "FILE",
+         "write the old numbers of nodes and edges to FILE, an .npz of arrays "
+         "rows, columns and edges"),
+    TEXT(EDGE_ATTR, "edge-attr", edge_attr, "FILE",
+         "write edge_attr [edges, 3] to FILE, an .npz: the length of an edge, "
+         "and the direction of its source to the east and to the north"),
+    TEXT(BY, "by", by, "METHOD",
+         "metis, range, or a file with the part of each node, one number per "
+         "line, as gpmetis writes it (default metis)"),
+    TEXT(RECORDED, "recorded", recorded, "FOLDER",
+         "the problems that programs met: what dfgnn.record(model, "
+         "*inputs).save(FOLDER) of Python or processes with "
+         "DFGNN_RECORD=FOLDER wrote"),
+    TEXT(LOCK, "lock", lock, "FILE",
+         "write the choices to FILE, and print their digest"),
+    TEXT(LOCKED, "check", locked, "FILE",
+         "compare the choices with those of a FILE that --lock wrote"),
+    TEXT(OUTPUT, "output", output, "FILE", "write to FILE", .letter = 'o'),
+    FLAG(JSON, "json", json, 1, "print one flat JSON array of objects"),
+    FLAG(WIDE, "wide", wide, 1,
+         "on a terminal: every column with whole names, however wide, as a "
+         "pipe gets them"),
+    TEXT(COLUMNS, "columns", columns, "LIST",
+         "these columns of the table, by their JSON names"),
+    FLAG(QUIET, "quiet", quiet, 1, "show no progress", .letter = 'q'),
     [OPTION_HELP] = {.name = "help", .letter = 'h', .help = "print this help"},
     [OPTION_VERSION] = {.name = "version",
                         .letter = 'V',
