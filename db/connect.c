@@ -3,7 +3,6 @@
 #include "db/internal.h"
 #include "lib/base/error.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* publish.c - a store as one immutable file, for many readers on any file
  * system */
 #include "db/internal.h"
-#include "lib/base/error.h"
 #include "lib/base/output.h"
 
 #include <stdio.h>

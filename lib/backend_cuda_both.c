@@ -8,7 +8,6 @@
 
 #include "kernels/common/cuda_host.h"
 #include "lib/backend_cuda_coo.h"
-#include "lib/base/error.h"
 
 /* Where the parts of the one allocation are. */
 typedef struct places {

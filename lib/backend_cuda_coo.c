@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "lib/backend_cuda_coo.h"
-#include "lib/base/error.h"
 #include "lib/coo.h"
 #include "lib/signature.h"
 

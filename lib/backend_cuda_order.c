@@ -1,6 +1,5 @@
 /* backend_cuda_order.c - marks: events of the driver */
 #include "lib/backend_cuda.h"
-#include "lib/base/error.h"
 
 enum { CAPTURE_RELAXED = 2 };
 

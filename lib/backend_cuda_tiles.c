@@ -1,7 +1,6 @@
 /* backend_cuda_tiles.c - the TILES view, built on the device */
 #include "kernels/common/device_tiles.h"
 #include "lib/backend_cuda.h"
-#include "lib/base/error.h"
 
 typedef struct tiled {
   const dfgnn_matrix *matrix;

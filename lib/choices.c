@@ -5,7 +5,6 @@
 #include "db/store.h"
 #include "lib/base/error.h"
 #include "lib/context.h"
-#include "lib/decided.h"
 #include "lib/handle.h"
 
 typedef struct marks {

@@ -1,6 +1,5 @@
 /* collect_graph.c - the programs that graphs need, listed by the functions that
  * launch them */
-#include <limits.h>
 
 #include "kernels/common/device_graph.h"
 #include "kernels/common/device_tiles.h"

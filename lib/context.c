@@ -1,6 +1,5 @@
 #include "lib/context.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "lib/base/descriptor.h"
-#include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include "lib/handle.h"

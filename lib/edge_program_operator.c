@@ -1,9 +1,7 @@
 /* edge_program_operator.c - programs that are operators, and their problems */
 #include <stdio.h>
-#include <string.h>
 
 #include "lib/edge_program.h"
-#include "lib/graph.h"
 #include "lib/operator.h"
 
 static int has(const dfgnn_edge_program *program, const char *argument) {

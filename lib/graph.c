@@ -8,7 +8,6 @@
 #include "graph/io/io.h"
 #include "lib/base/error.h"
 #include "lib/handle.h"
-#include "lib/plan.h"
 
 static dfgnn_status check_csr(const dfgnn_csr *csr) {
   const int64_t extents[] = {csr->destinations, csr->sources, csr->edges};

@@ -5,7 +5,6 @@
  * each once, and the host does where it hands arrays out. */
 #include <stdint.h>
 
-#include "lib/base/error.h"
 #include "lib/graph.h"
 
 /* graph->used_on: 0, a stream that all work was put on and 1 more, or SEVERAL.

@@ -2,7 +2,6 @@
  * them */
 #include <string.h>
 
-#include "lib/base/error.h"
 #include "lib/graph.h"
 
 dfgnn_status dfgnn__graph_place(const void **placed, void **owned,

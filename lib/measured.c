@@ -4,7 +4,6 @@
  * knows the new ones.  A store has thousands of rows of other problems, so they
  * are read once, and again only when another process has written. */
 #include "db/store.h"
-#include "lib/base/error.h"
 #include "lib/context.h"
 #include "lib/decided.h"
 

@@ -1,6 +1,4 @@
 /* bench_time.c - interleaved timing of variants */
-#include "lib/collect.h"
-#include "lib/describe.h"
 #include "lib/plan_race.h"
 #include "tools/bench.h"
 #include "tools/lookup.h"

@@ -1,6 +1,5 @@
 /* cells.c - reads a table of problems */
 #include "tools/cells.h"
-#include "lib/base/error.h"
 #include "lib/base/file.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* common_help.c - --help and the manual page, from the same tables */
-#include "lib/key.h"
 #include "tools/common.h"
 #include <ctype.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* dfgnn-bench.c - times variants and their dispatch */
-#include "lib/base/error.h"
 #include "tools/bench.h"
 #include <math.h>
-#include <string.h>
 
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};

@@ -1,10 +1,7 @@
 /* graph_write.c - the commands of dfgnn-graph write their graphs, or fail */
-#include <stdio.h>
 #include <string.h>
 
 #include "dfgnn_graph.h"
-#include "graph/io/io.h"
-#include "lib/base/error.h"
 #include "tools/graph.h"
 
 int graph_fail(dfgnn_status status) {

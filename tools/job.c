@@ -1,6 +1,5 @@
 /* job.c - job files, dfgnn-job(5): graphs and options, one a line */
 #include "tools/job.h"
-#include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "tools/suggest.h"
 #include <libgen.h>

@@ -6,7 +6,6 @@
 
 #include "kernels/engine/cache.h"
 #include "kernels/engine/driver.h"
-#include "lib/base/error.h"
 #include "lib/context.h"
 
 static json_t *fact(json_t *rows, const char *name, const char *value) {

@@ -15,7 +15,6 @@
 #include "graph/reorder/reorder.h"
 #include "lib/base/error.h"
 #include "lib/base/locale.h"
-#include "lib/key.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {
   return (char *)settings + option->field;

@@ -1,9 +1,7 @@
 /* records.c - rows of the stores, for show and for moving them */
 #include "tools/records.h"
-#include "lib/base/error.h"
 #include "lib/registry.h"
 #include "tools/programs.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "db/field.h"
 #include "lib/key.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 json_t *tool_number(double x) {

@@ -1,6 +1,5 @@
 /* survey_file.c - reads and appends to the CSV of a survey */
 #include "tools/survey_file.h"
-#include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/base/locale.h"
 #include "tools/common.h"

@@ -1,7 +1,6 @@
 /* tune_ban.c - dfgnn-tune ban: variants that no source chooses, local to a
  * store
  */
-#include "lib/base/error.h"
 #include "lib/registry.h"
 #include "tools/records.h"
 #include "tools/report.h"

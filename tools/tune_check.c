@@ -1,5 +1,4 @@
 /* tune_check.c - dfgnn-tune verify and prune: the usable rows of a store */
-#include "lib/base/error.h"
 #include "tools/kernels.h"
 #include "tools/records.h"
 #include "tools/report.h"

@@ -5,14 +5,12 @@
 #include "lib/describe.h"
 #include "lib/registry.h"
 #include "tools/kernels.h"
-#include "tools/layers.h"
 #include "tools/lookup.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <errno.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,5 +1,4 @@
 /* tune_info.c - dfgnn-tune info: this machine, the stores, the environment */
-#include "lib/registry.h"
 #include "tools/kernels.h"
 #include "tools/layers.h"
 #include "tools/report.h"

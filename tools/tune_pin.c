@@ -1,11 +1,9 @@
 /* tune_pin.c - dfgnn-tune pin: choices set by hand, local to a store */
-#include "lib/base/error.h"
 #include "lib/registry.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <inttypes.h>
-#include <string.h>
 
 static int put_pin(void *data, const dfgnn_pin *pin) {
   char hex[24];

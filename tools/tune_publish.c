@@ -1,5 +1,4 @@
 /* tune_publish.c - dfgnn-tune publish and sign: stores for others to read */
-#include "lib/base/error.h"
 #include "tools/records.h"
 #include "tools/tune.h"
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "lib/registry.h"
 #include "tools/report.h"
 #include "tools/tune.h"
-#include <stdlib.h>
 #include <string.h>
 
 static int wanted(const tool_settings *s, int op, int pass) {

@@ -7,7 +7,6 @@
 #include "kernels/common/accuracy.h"
 #include "lib/base/error.h"
 #include "lib/plan.h"
-#include "lib/views.h"
 #include "tuner/program.h"
 
 #define NEAR_BYTES ((size_t)1 << 17) /* copied before another copy begins */

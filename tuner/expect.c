@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "kernels/common/number.h"
-#include "lib/base/error.h"
 #include "lib/views.h"
 #include "tuner/sample.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/base/error.h"
 #include "tuner/measure.h"
 
 static const char *status_name(dfgnn_status status) {

@@ -1,8 +1,6 @@
 /* tune.c - dfgnn_tune: measures a problem, and keeps the measurements */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/descriptor.h"

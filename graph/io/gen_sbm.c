@@ -6,7 +6,6 @@
 #include "lib/base/error.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { LARGEST = 35 * 8 };
 

@@ -10,7 +10,6 @@
 #include "lib/base/fork.h"
 #include "lib/base/locale.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,8 +11,6 @@
 #include "graph/io/output.h"
 #include "lib/base/error.h"
 
-#include <stdlib.h>
-
 typedef struct header {
   int64_t nodes, edges;
   int64_t before; /* numbers of a node before its neighbours */

@@ -5,7 +5,6 @@
  * is not unpacked: every stored entry is an edge. */
 #include "graph/io/formats.h"
 #include "graph/io/input.h"
-#include "graph/io/io.h"
 #include "graph/io/npy.h"
 #include "lib/base/error.h"
 #include "lib/base/file.h"

@@ -9,7 +9,6 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

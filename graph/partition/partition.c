@@ -3,7 +3,6 @@
 #include "lib/base/error.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Gives each part consecutive rows with its share of the work. */
 static void by_range(int32_t *owner, const dfgnn_csr *csr, int parts) {

@@ -1,7 +1,6 @@
 /* permute.c - dfgnn_csr_permute: the same graph with other numbers */
 #include "graph/io/build.h"
 #include "graph/io/io.h"
-#include "graph/reorder/reorder.h"
 #include "lib/base/error.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* operators.c - the library's operators as programs */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "kernels/program/match.h"
 

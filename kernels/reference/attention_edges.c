@@ -10,7 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/common/accuracy.h"
 #include "kernels/reference/attention_walk.h"
 
 int64_t dfgnn__ref_edge_width(const dfgnn_ref_edge *e) {

@@ -1,7 +1,5 @@
 #include "tests/common/hubs.h"
 
-#include <math.h>
-
 #include "tests/common/session.h"
 
 /* The hub is the last of OTHERS rows or columns, so that its last edge is the

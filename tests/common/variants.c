@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "kernels/common/half.h"
 #include "kernels/common/number.h"
 #include "lib/key.h"
 #include "tests/common/session.h"

@@ -4,7 +4,6 @@
 #endif
 #include "tools/job.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

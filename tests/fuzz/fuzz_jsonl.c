@@ -1,6 +1,5 @@
 /* A line of JSON Lines: refused with a reason, or kept and written alike. */
 #include "db/store.h"
-#include "lib/base/error.h"
 #include "tools/jsonl.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* A child of fork() may use the library after its parent ran in parallel. */
 #include "tests/unit/fixture.h"
 
-#include <omp.h>
 #include <sys/wait.h>
 
 #include "lib/context.h"

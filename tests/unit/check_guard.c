@@ -16,7 +16,6 @@
 
 #include "dfgnn_tune.h"
 #include "lib/operator.h"
-#include "lib/registry.h"
 
 enum { MOST_ARRAYS = 64, ROWS = 7, COLUMNS = 5, EDGES = 21 };
 

@@ -1,5 +1,4 @@
 /* check_io_sphere.c - grids of the sphere, and nearest neighbours on them */
-#include "graph/io/generators.h"
 #include "graph/io/io.h"
 #include "graph/io/sphere.h"
 #include "tests/unit/files.h"

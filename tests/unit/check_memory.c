@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 
 #include "dfgnn_program.h"
-#include "graph/io/io.h"
 
 /* Sanitizers have an allocator of their own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 
 #include "lib/backend_cuda.h"
-#include "lib/base/load.h"
 
 enum { OK, NOT_SUPPORTED = 3, TOO_SMALL = 7 };
 

@@ -2,7 +2,6 @@
  * to and refused. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

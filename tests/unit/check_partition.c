@@ -1,7 +1,6 @@
 /* dfgnn_csr_partition and dfgnn_part_create: every node and edge is in one
  * part, parts fit together, and a grouped graph is divided well */
 #include "graph/partition/partition.h"
-#include "lib/base/error.h"
 #include "tests/unit/fixture.h"
 
 static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {

@@ -8,7 +8,6 @@
 #include "tests/common/programs.h"
 #include "tests/common/random_program.h"
 
-#include "kernels/engine/cache.h"
 #include "kernels/engine/cc.h"
 #include "kernels/program/cpu/bodies.h"
 #include "lib/edge_program.h"

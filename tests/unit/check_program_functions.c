@@ -3,7 +3,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdint.h>
 
 #define REAL double
 #define REAL_IS_DOUBLE 1

@@ -2,7 +2,6 @@
  * change, and on no store doing worse than to choose a slower variant. */
 #include "tests/unit/fixture.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 

@@ -2,8 +2,6 @@
 
 #include "tests/unit/store_fixture.h"
 
-#include <sys/stat.h>
-
 /* ---- several processes --------------------------------------------------- */
 
 #define WRITERS 8

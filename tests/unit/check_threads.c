@@ -3,7 +3,6 @@
  * under ThreadSanitizer, which says whether they got them by luck. */
 #include "tests/unit/fixture.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 
 #include "db/store.h"

@@ -3,10 +3,7 @@
 #include "tests/unit/faulty_vfs.h"
 #include "tests/unit/store_fixture.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #define BEFORE 5 /* rows in the store */
 #define MANY 300 /* rows that are added at once */

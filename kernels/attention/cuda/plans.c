@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "kernels/attention/operators.h"
-#include "lib/base/error.h"
 
 /* ---- lanes --------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* tile_plans.c - host code that forward and backward over tiles share */
 #include "kernels/attention/cuda/tile_plans.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/attention/cuda/edge_mode.h"

@@ -1,7 +1,6 @@
 #include "kernels/program/cuda/plan.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/common/cuda_host.h"

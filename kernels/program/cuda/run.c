@@ -4,7 +4,6 @@
 
 #include "kernels/common/cuda_host.h"
 #include "kernels/program/cuda/params.h"
-#include "lib/base/error.h"
 
 enum {
   WARPS = 4,         /* of a block */
