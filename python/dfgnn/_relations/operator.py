@@ -8,20 +8,12 @@ made, the features of each type, and the edge_index of each relation but the
 first, which stands in the place of the call's own.
 """
 
-import functools
-
 import torch
 
-from .._execute import generation
-from .._kernel_links import Sum
-from .._remember import note_graph
+from .. import _operators
+from .._execute import sum_settings
 from ..hetero import hetero_graph
 from .._torch_library import Family
-
-
-@functools.lru_cache(maxsize=64)
-def _link(op, width, dtype, generation):
-    return Sum(op, "x", "sums", width, dtype)
 
 
 class _Read:
@@ -61,20 +53,19 @@ class _Relations(Family):
         """One tensor: the sums, or the gradients of the types that send, one
         below the other."""
         read = _Read(call)
-        graph, first = read.graph(), read.x[0]
-        matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
-        note_graph(matrix)
+        graph = read.graph()
         if not graph.num_edges:
             return [read.empty().zero_()]
-        link = _link(read.op, first.size(1), first.dtype, generation())
-        if read.grad is not None:
-            grads = {"sums": read.grad.contiguous()}
-            link.backward(matrix, {}, grads, {"x"})
-            return [grads["x"]]
-        values = {"x": torch.cat([
-            part for part, rows in zip(read.x, read.sent) if rows])}
-        link.forward(matrix, values, False)
-        return [values["sums"]]
+        matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
+        if read.grad is None:
+            x = torch.cat([part for part, rows in zip(read.x, read.sent)
+                           if rows])
+        else:  # a tensor of its shape, which nothing reads
+            x = read.x[0].new_empty(()).expand(
+                matrix.num_src, read.x[0].size(1))
+        recipe = _operators.recipe(matrix, read.op, (x,), sum_settings())
+        return recipe.forward(matrix, (x,)) if read.grad is None else \
+            recipe.backward(matrix, (), (read.grad.contiguous(),), (True,))
 
     def fake(self, call):
         return [_Read(call).empty()]
