@@ -108,8 +108,7 @@ class Facts:
     def _gathered(self, node, name):
         """x[index], x.index_select(0, index)."""
         if name == "index_select":
-            args = dict(zip(("input", "dim", "index"), node.args),
-                        **node.kwargs)
+            args = node.arguments("input", "dim", "index")
             x, index = args["input"], args["index"]
             along = args["dim"] in (0, -len(x.shape))
         elif name == "__getitem__" and isinstance(node.args[1], Node):
@@ -129,14 +128,10 @@ class Facts:
         return Fact(place, _nodes.EDGES, source.pure, "lift", (x, fact.about))
 
     def _reduced(self, node, name):
-        args, how = list(node.args), None
-        if name == "scatter_add" or name == "scatter_reduce":
-            names = ("input", "dim", "index", "src", "reduce")
-        elif name == "index_add":
-            names = ("input", "dim", "index", "src")
-        else:
+        if name not in ("scatter_add", "scatter_reduce", "index_add"):
             return None
-        by_name = dict(zip(names, args), **node.kwargs)
+        by_name = node.arguments("input", "dim", "index", "src", *(
+            ["reduce"] if name != "index_add" else []))
         by_name.setdefault("src", by_name.get("source"))
         how = _REDUCED.get(by_name.get("reduce", "sum"))
         x, index, src = by_name["input"], by_name["index"], by_name["src"]
@@ -194,10 +189,9 @@ class Facts:
     # ---- linear maps of what several places make
 
     def _spread(self, node):
-        by_name = dict(zip(("x", "weight", "bias"), node.args))
-        by_name.update({"x" if k == "input" else k: v
-                        for k, v in node.kwargs.items()})
-        x, weight, bias = by_name["x"], by_name["weight"], by_name.get("bias")
+        by_name = node.arguments("input", "weight", "bias")
+        x, weight, bias = (by_name.get(name) for name in (
+            "input", "weight", "bias"))
         x = self.now(x)
         about = self.by_node[x]
         if (about.pure or about.rows is None or len(weight.shape) != 2

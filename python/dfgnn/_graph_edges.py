@@ -164,7 +164,8 @@ class Edges:
         return edges if rows is None else edges.index_select(0, rows)
 
     def as_given(self, edges, count):
-        """The inverse of in_order(), see from_looped_edges()."""
+        """The inverse of in_order(), with count rows: those of removed loops
+        are 0."""
         if count == self.num_edges or self.loops is None:
             return self.to_caller_order(edges)
         out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
@@ -196,14 +197,6 @@ class Edges:
                 f"{self.unlooped_edges} of those before and {self.loops} of "
                 "loops")
         return edges.index_select(0, self._looped_rows())
-
-    def from_looped_edges(self, edges, count):
-        """The inverse of to_looped_edges(), with count rows: those of removed
-        loops are 0."""
-        if count == self.num_edges or self.loops is None:
-            return edges
-        out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
-        return out.index_copy(0, self._looped_rows(), edges)
 
     def _looped_rows(self):
         def make():

@@ -62,6 +62,10 @@ class Node:
             x, Node) else None)
         return nodes
 
+    def arguments(self, *names):
+        """The arguments by name; names: of those that are given by place."""
+        return dict(zip(names, self.args), **self.kwargs)
+
     def __repr__(self):
         return f"{self.name}{list(self.shape)}"
 

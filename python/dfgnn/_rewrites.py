@@ -151,10 +151,8 @@ class _Match:
         return stack._replace(dtype=None) if one else stack
 
     def _norm(self, node):
-        by_name = dict(zip(("input", "shape", "weight", "bias", "eps")
-                           if canonical(node.name) == "layer_norm" else
-                           ("input", "shape", "weight", "eps"), node.args),
-                       **node.kwargs)
+        by_name = node.arguments("input", "shape", "weight", *(
+            ["bias"] if canonical(node.name) == "layer_norm" else []), "eps")
         shape = by_name.get("shape", by_name.get("normalized_shape"))
         if tuple(shape) != tuple(node.shape[-1:]):
             raise _No
@@ -171,15 +169,14 @@ class _Match:
         others, their activations)."""
         rest, between = [], []
         while canonical(node.name) == "linear":
-            by_name = dict(zip(("input", "weight", "bias"), node.args),
-                           **node.kwargs)
-            x = self.plain(by_name["input"])
+            x, weight, bias = _linear_map(node)
+            x = self.plain(x)
             activation = _activation(x) if self.by_edge(x) else None
             below = self.plain(x.args[0]) if activation else None
             if not activation or self.fact(node).pure or not self._sums(below) \
                     or not (self.read_once(x) and self.read_once(below)):
                 break  # x is read by others, too: e' of another MLP
-            rest.insert(0, (by_name["weight"], by_name.get("bias")))
+            rest.insert(0, (weight, bias))
             between.append(activation)
             node = below
         first = [], []
@@ -210,18 +207,26 @@ class _Match:
         elif name == "neg":
             self._first(node.args[0], -sign, terms, biases)
         elif name == "linear":
-            by_name = dict(zip(("input", "weight", "bias"), node.args),
-                           **node.kwargs)
-            x, bias = self.plain(by_name["input"]), by_name.get("bias")
-            if not self.by_edge(x) or len(by_name["weight"].shape) != 2:
+            x, weight, bias = _linear_map(node)
+            x = self.plain(x)
+            if not self.by_edge(x) or len(weight.shape) != 2:
                 raise _No
-            terms.append(Term(EDGE, x, by_name["weight"], sign))
+            terms.append(Term(EDGE, x, weight, sign))
             if bias is not None:
                 if sign < 0:
                     raise _No
                 biases.append(bias)
         else:
             raise _No
+
+
+def _linear_map(node):
+    """(x, weight, bias or None) of a linear map, or None."""
+    if node is None or canonical(node.name) != "linear" or \
+            node.function is None:
+        return None
+    by_name = node.arguments("input", "weight", "bias")
+    return by_name["input"], by_name["weight"], by_name.get("bias")
 
 
 def _is_matrix(node):
@@ -247,7 +252,7 @@ def drops(node):
 
 # ---- what takes their place --------------------------------------------------
 
-def readers_of(facts, nodes, outputs):
+def readers_of(facts, nodes, outputs=()):
     """By node, what reads it among these nodes, None for the caller; the nodes
     are in order, the outputs some of them."""
     readers = {}
@@ -364,20 +369,10 @@ def _is_view(node):
         node.name != "clone"
 
 
-def _linear_map(node):
-    """(x, weight, bias or None) of a linear map, or None."""
-    if node is None or canonical(node.name) != "linear" or \
-            node.function is None:
-        return None
-    by_name = dict(zip(("input", "weight", "bias"), node.args), **node.kwargs)
-    return by_name["input"], by_name["weight"], by_name.get("bias")
-
-
 def _linear(facts, readers, reader, node):
     """(x, weight, bias or None) of the map that alone makes the summed rows, or
     None."""
-    parts = _linear_map(_past(facts, readers, reader, node,
-                         is_nothing))
+    parts = _linear_map(_past(facts, readers, reader, node, is_nothing))
     if parts is None:
         return None
     x, weight, bias = parts

@@ -80,7 +80,7 @@ class Stages:
                  [*self.outputs, *effects])
             self.outputs = [facts.now(n) for n in outputs]
         needed = self._needed([*self.outputs, *effects])
-        self._readers = self._read(needed)
+        self._readers = _rewrites.readers_of(facts, needed)
         self._store(needed)
         needed = self._needed([*self.outputs, *effects])
         for node in needed:
@@ -119,13 +119,6 @@ class Stages:
                              for n in reversed(node.operands()))
         return order
 
-    def _read(self, needed):
-        readers = {}
-        for node in needed:
-            for operand in node.operands():
-                readers.setdefault(self.facts.now(operand), []).append(node)
-        return readers
-
     # ---- what is stored by edge
 
     def _store(self, needed):
@@ -142,7 +135,8 @@ class Stages:
             if node not in self.facts.became and self._is_difference(node):
                 self.facts.store(self._narrowest(node))
         self.outputs = [self.facts.now(n) for n in self.outputs]
-        self._readers = self._read(self._needed(self.outputs))
+        self._readers = _rewrites.readers_of(
+            self.facts, self._needed(self.outputs))
 
     def _is_difference(self, node):
         ends = [self.fact(n) for n in node.operands()]
@@ -233,7 +227,7 @@ class Stages:
     def _order_early(self, needed):
         """Has torch compute rows of edges in the graph's order where their
         inputs are narrower, so that the narrow rows are put in order."""
-        readers = self._read(needed)
+        readers = _rewrites.readers_of(self.facts, needed)
 
         def is_by_row(node):
             fact, name = self.fact(node), canonical(node.name)

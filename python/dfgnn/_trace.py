@@ -35,6 +35,10 @@ def _spread(a, b, what):
     return tuple(max(x, y) if 1 in (x, y) else x for x, y in zip(a, b))
 
 
+_NO_SLICE = "an index that is no slice of axes after the rows, as x[..., 2:5] " \
+    "or x[:, 0, 2:5]"
+
+
 class Value:
     """A value of an edge program."""
 
@@ -112,20 +116,17 @@ class Value:
         return axis
 
     def __getitem__(self, key):
-        keys = key if isinstance(key, tuple) else (key,)
+        keys = list(key) if isinstance(key, tuple) else [key]
         rank = len(self.shape)
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
-            rest = keys[at + 1:]
-            keys = keys[:at] + (slice(None),) * (
-                1 + rank - len(keys) + 1) + rest
-        # the first axis is that of rows
-        if len(keys) != 1 + rank or keys[0] != slice(None):
-            if not (len(keys) == 1 and rank == 1):
-                refuse("an index that is no slice of axes after the rows, as "
-                       "x[..., 2:5] or x[:, 0, 2:5]")
-            keys = (slice(None),) + keys
+        at = next((n for n, k in enumerate(keys) if k is Ellipsis), None)
+        if at is not None:
+            keys[at:at + 1] = [slice(None)] * (2 + rank - len(keys))
+        elif len(keys) == rank == 1:
+            keys.insert(0, slice(None))
         value = self
+        # the first axis is that of rows
+        if len(keys) > 1 + rank or keys[0] != slice(None):
+            refuse(_NO_SLICE)
         for axis, one in enumerate(keys[1:]):
             value = value._slice(axis, one)
         return value
@@ -138,8 +139,7 @@ class Value:
                 refuse(f"index {key} of an axis of {size}")
             key = slice(key % size, key % size + 1)
         if not isinstance(key, slice) or key.step not in (None, 1):
-            refuse("an index that is no slice of axes after the rows, as "
-                   "x[..., 2:5] or x[:, 0, 2:5]")
+            refuse(_NO_SLICE)
         begin, end, _ = key.indices(size)
         if end <= begin:
             refuse(f"an empty slice, {begin} to {end}")

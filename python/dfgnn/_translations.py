@@ -52,22 +52,11 @@ def _axis(node_shape, dim):
 
 
 def _getitem(node, value, key):
-    keys = list(key) if isinstance(key, tuple) else [key]
-    count = sum(k is not None and k is not Ellipsis for k in keys)
-    if Ellipsis in [k for k in keys if not isinstance(k, Value)]:
-        at = next(n for n, k in enumerate(keys) if k is Ellipsis)
-        keys[at:at + 1] = [slice(None)] * (len(value.shape) + 1 - count)
-    if not keys or keys[0] != slice(None):
+    first, *rest = key if isinstance(key, tuple) and key else (key,)
+    if first is not Ellipsis and first != slice(None):
         refuse("an index of the rows")
-    axis = 0
-    for k in keys[1:]:
-        if k is None:
-            continue
-        if isinstance(k, Value) or isinstance(k, (list, torch.Tensor)):
-            refuse("an index that is a tensor")
-        value = value._slice(axis, k)
-        axis += 1  # that of an element stays, with size 1: fit() drops it
-    return value
+    # fit() makes new axes, and drops that of an element, which has size 1
+    return value[(first, *[k for k in rest if k is not None])]
 
 
 def _select(node, value, dim, index):
