@@ -161,7 +161,7 @@ static int merge_command(tool_settings *settings, int count, char **operands) {
 
 #define LINE_LIMIT (1 << 20)
 
-typedef struct import {
+typedef struct reader {
   const tool_settings *settings;
   const char *path;
   FILE *in;
@@ -171,65 +171,67 @@ typedef struct import {
   json_t *object; /* holds the strings of the last row */
   dfgnn_measurement row;
   reasons *reasons;
-} import;
+} reader;
 
-static dfgnn_status parse_line(import *im, size_t length) {
+static dfgnn_status parse_line(reader *r, size_t length) {
   json_error_t error;
-  json_decref(im->object);
-  im->object = NULL;
+  json_decref(r->object);
+  r->object = NULL;
   if (length > LINE_LIMIT)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "longer than %d bytes", LINE_LIMIT);
-  if (memchr(im->line, 0, length))
+  if (memchr(r->line, 0, length))
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "found a NUL byte, expected text");
-  im->object = json_loads(im->line, JSON_REJECT_DUPLICATES, &error);
-  if (!im->object)
+  r->object = json_loads(r->line, JSON_REJECT_DUPLICATES, &error);
+  if (!r->object)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s", error.text);
-  dfgnn_status status = tool_measurement_parse(&im->row, im->object);
-  return status ? status : dfgnn__measurement_check(&im->row);
+  dfgnn_status status = tool_measurement_parse(&r->row, r->object);
+  return status ? status : dfgnn__measurement_check(&r->row);
 }
 
 /* Gives the row of the next line that the options want; NULL at the end. */
 static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
-  import *im = data;
+  reader *r = data;
   *row = NULL;
-  for (ssize_t n; (n = getline(&im->line, &im->room, im->in)) > 0;) {
-    im->number++;
-    if (strspn(im->line, " \t\r\n") == (size_t)n)
+  for (ssize_t n; (n = getline(&r->line, &r->room, r->in)) > 0;) {
+    r->number++;
+    if (strspn(r->line, " \t\r\n") == (size_t)n)
       continue;
-    dfgnn_status status = parse_line(im, (size_t)n);
-    if (status && !im->settings->skip_invalid)
-      return dfgnn__fail_prefix(status, "%s:%lld: ", im->path,
-                                (long long)im->number);
+    dfgnn_status status = parse_line(r, (size_t)n);
+    if (status && !r->settings->skip_invalid)
+      return dfgnn__fail_prefix(status, "%s:%lld: ", r->path,
+                                (long long)r->number);
     const char *reason =
-        status ? "invalid" : tool_row_refusal(im->settings, &im->row);
+        status ? "invalid" : tool_row_refusal(r->settings, &r->row);
     if (!reason) {
-      *row = &im->row;
+      *row = &r->row;
       return DFGNN_OK;
     }
-    count_reason(im->reasons, reason);
+    count_reason(r->reasons, reason);
   }
-  return ferror(im->in)
-             ? dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", im->path, strerror(errno))
+  return ferror(r->in)
+             ? dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", r->path, strerror(errno))
              : DFGNN_OK;
 }
 
 /* Reads a file's rows into a store in memory: no other is made or locked, while
  * lines may turn out wrong or come from a slow pipe. */
 static dfgnn_status read_file(merge *m, size_t i, const char *path) {
-import im = {.settings = m->settings, .path = path, .in = stdin, .reasons = & m->source[i].reasons };
+  reader r = {.settings = m->settings,
+              .path = path,
+              .in = stdin,
+              .reasons = &m->source[i].reasons};
   dfgnn_status status = DFGNN_OK;
   if (strcmp(path, "-"))
-    status = dfgnn__file_or_pipe_stream(&im.in, path, "a file of JSON Lines");
+    status = dfgnn__file_or_pipe_stream(&r.in, path, "a file of JSON Lines");
   if (!status)
     status = dfgnn__store_open(&m->store[i], ":memory:", DFGNN_STORE_WRITE);
   if (!status)
-    status =
-        dfgnn__store_record_from(m->store[i], &m->counts[i], next_row, &im);
+    status = dfgnn__store_record_from(m->store[i], &m->counts[i], next_row, &r);
   m->counts[i].added = 0; /* to memory */
-  if (im.in != stdin)
-    fclose(im.in);
-  json_decref(im.object);
-  free(im.line);
+  if (r.in != stdin)
+    fclose(r.in);
+  json_decref(r.object);
+  free(r.line);
   return status;
 }
 
