@@ -2,6 +2,7 @@
 #include "db/internal.h"
 #include "lib/base/error.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static char *statement(const char *before, dfgnn_field_group group,
@@ -98,15 +99,40 @@ static int insert_group(dfgnn_store *store, int *added, dfgnn_field_group group,
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+/* Appends what a field has, and its range, to the reason why it is refused. */
+static void describe(char *text, size_t size, const dfgnn_fields *fields,
+                     const char *name, const dfgnn_measurement *row) {
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    const void *value = dfgnn__field_get(field, row);
+    if (strcmp(field->name, name))
+      continue;
+    if (field->kind == DFGNN_FIELD_NAME || field->kind == DFGNN_FIELD_TEXT)
+      snprintf(text, size, "found '%.40s'", *(const char *const *)value);
+    else if (field->kind == DFGNN_FIELD_REAL)
+      snprintf(text, size, "found %g, expected %g to %g",
+               *(const double *)value, field->low, field->high);
+    else if (field->kind == DFGNN_FIELD_INT || field->kind == DFGNN_FIELD_INT64)
+      snprintf(text, size, "found %lld, expected %.15g to %.15g",
+               field->kind == DFGNN_FIELD_INT
+                   ? (long long)*(const int *)value
+                   : (long long)*(const int64_t *)value,
+               field->low, field->high);
+  }
+}
+
 static dfgnn_status validate(const dfgnn_measurement *row) {
   for (int group = 0; group < DFGNN_GROUP_COUNT; group++) {
     const char *field;
     const char *refusal =
         dfgnn__group_refusal((dfgnn_field_group)group, row, &field);
-    if (refusal)
-      return dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "a measurement of %.200s cannot be recorded: %s: %s",
-                         row->variant, field, refusal);
+    char found[128] = "";
+    if (!refusal)
+      continue;
+    describe(found, sizeof found, &dfgnn__fields[group], field, row);
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "a measurement of %.200s cannot be recorded: %s: %s%s%s",
+                       row->variant, field, refusal, *found ? ": " : "", found);
   }
   return DFGNN_OK;
 }

@@ -175,30 +175,42 @@ dfgnn_status dfgnn__context_kept(dfgnn_rows *rows, dfgnn_context *ctx,
 typedef struct pin_target {
   dfgnn_table *table;
   dfgnn_context *ctx;
+  int ignored;
 } pin_target;
+
+#define TOLD 8 /* a store of strangers may have any number */
+
+static void ignore(pin_target *target, const char *mark) {
+  if (target->ignored++ < TOLD)
+    dfgnn__log(target->ctx, DFGNN_LOG_WARN, "%s ignored: %s", mark,
+               dfgnn_last_error());
+}
 
 static int add_pin(void *data, const dfgnn_pin *pin) {
   pin_target *target = data;
   if (dfgnn__table_pin(target->table, pin))
-    dfgnn__log(target->ctx, DFGNN_LOG_WARN, "pin ignored: %s",
-               dfgnn_last_error());
+    ignore(target, "pin");
   return 0;
 }
 
 static int add_ban(void *data, const char *name) {
   pin_target *target = data;
   if (dfgnn__table_ban(target->table, name))
-    dfgnn__log(target->ctx, DFGNN_LOG_WARN, "ban ignored: %s",
-               dfgnn_last_error());
+    ignore(target, "ban");
   return 0;
 }
 
 /* Adds the pins and bans of a layer, which the package's has not. */
 static dfgnn_status add_marks(dfgnn_store *store, dfgnn_table *table,
                               dfgnn_context *ctx) {
-  pin_target target = {table, ctx};
+  pin_target target = {table, ctx, 0};
   dfgnn_status status = dfgnn__store_each_pin(store, add_pin, &target);
-  return status ? status : dfgnn__store_each_ban(store, add_ban, &target);
+  if (!status)
+    status = dfgnn__store_each_ban(store, add_ban, &target);
+  if (target.ignored > TOLD)
+    dfgnn__log(ctx, DFGNN_LOG_WARN, "%s: %d more pins or bans ignored",
+               dfgnn__store_path(store), target.ignored - TOLD);
+  return status;
 }
 
 typedef struct layer_counts {

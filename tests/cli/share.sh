@@ -109,6 +109,11 @@ holds '.[0].skipped == 1 and .[0].why == "1 invalid" and .[0].added > 0'
 status 0 dfgnn-tune import - --store "$work/cut.db" --json <"$work/b.jsonl"
 holds '.[0].added == 0 and .[0].known > 0'
 
+promise "a value out of range is shown with the range"
+jq -c '.time = -1' "$work/b.jsonl" >"$work/early.jsonl"
+status 1 dfgnn-tune import "$work/early.jsonl" --store "$work/cut.db"
+says "early.jsonl:1: .*time: .*found -1, expected 0"
+
 promise "diff tells what two stores decide differently, and by how much"
 winner=$(dfgnn-tune show --store "$work/a.db" --json | jq -r '.[0].variant')
 jq -c --arg w "$winner" 'if .variant == $w and .status == "ok" then

@@ -74,6 +74,14 @@ db.commit()' "$1" "$2"
   status 5 dfgnn-tune run "$small" $quick --dim 9 --store "$work/newer.db"
   says "newer.db.*9999"
   cmp -s "$work/newer.db" "$work/before" || fail "the file is changed"
+
+  promise "a store of a thousand strange bans is told of in few lines"
+  cp "$work/good.db" "$work/bans.db"
+  sql "$work/bans.db" "with recursive c(x) as (select 1 union all select x + 1
+    from c limit 1000) insert into ban select 'b' || x from c;"
+  status 0 dfgnn-tune explain "$small" --device cpu --store "$work/bans.db"
+  says "bans.db: 992 more"
+  [ "$(wc -l <"$work/err")" -lt 20 ] || fail "there are many lines"
 fi
 
 promise "a run into a bad store exits with 5 and leaves it as it is"
