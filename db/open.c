@@ -3,6 +3,7 @@
 #include "lib/base/error.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,10 @@ typedef struct header {
 } header;
 
 static int has_content(const char *path, const char *suffix) {
-  char *name = sqlite3_mprintf("%s%s", path, suffix);
+  char place[PATH_MAX];
   struct stat info;
+  dfgnn__follow_links(place, path); /* as SQLite does */
+  char *name = sqlite3_mprintf("%s%s", place, suffix);
   int has = name && stat(name, &info) == 0 && info.st_size > 0;
   sqlite3_free(name);
   return has;
@@ -162,7 +165,9 @@ dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store) {
 }
 
 uint64_t dfgnn__store_stamp(const char *path) {
-  char *log = sqlite3_mprintf("%s-wal", path);
+  char place[PATH_MAX];
+  dfgnn__follow_links(place, path);
+  char *log = sqlite3_mprintf("%s-wal", place);
   int64_t state[6] = {0};
   uint64_t inode[2] = {0, 0}, stamp[2] = {0, 0};
   note_file(&state[0], &state[1], &inode[0], path);
@@ -272,8 +277,10 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
  * and wait for the writer of a FIFO; it follows no links. */
 static dfgnn_status check_beside(const char *path) {
   static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
+  char place[PATH_MAX];
+  dfgnn__follow_links(place, path);
   for (int k = 0; k < 3; k++) {
-    char *name = sqlite3_mprintf("%s%s", path, suffixes[k]);
+    char *name = sqlite3_mprintf("%s%s", place, suffixes[k]);
     struct stat info;
     int odd = name && lstat(name, &info) == 0 && !S_ISREG(info.st_mode);
     sqlite3_free(name);
@@ -281,7 +288,7 @@ static dfgnn_status check_beside(const char *path) {
       return dfgnn__fail(DFGNN_ERROR_STORE,
                          "%s%s: is no regular file, expected none or one of "
                          "SQLite's",
-                         path, suffixes[k]);
+                         place, suffixes[k]);
   }
   return DFGNN_OK;
 }
@@ -310,10 +317,12 @@ static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
 /* known: the pages of a file that is in this state were looked at before. */
 static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
                               uint64_t known) {
-  const char *network =
-      mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(store->path) : NULL;
+  char place[PATH_MAX];
   header h = {0};
   int missing;
+  dfgnn__follow_links(place, store->path);
+  const char *network =
+      mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(place) : NULL;
   dfgnn_status status = check_kind(store->path, mode, &missing);
   if (status)
     return status;
@@ -325,7 +334,7 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
                        store->path, network);
   const int again = known && known == dfgnn__store_stamp(store->path);
   if (missing)
-    status = dfgnn__store_create(store->path);
+    status = dfgnn__store_create(place);
   if (!status)
     status = dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READONLY);
   if (!status)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Messages name the path that is published, not the copy in memory. */
 static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
@@ -21,6 +22,10 @@ static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
   dfgnn_status status =
       rc == SQLITE_DONE ? DFGNN_OK : dfgnn__store_fail(&named, rc, attempt);
   sqlite3_finalize(query);
+  char *journal = status ? sqlite3_mprintf("%s-journal", name) : NULL;
+  if (journal)
+    unlink(journal); /* on a full disk SQLite leaves it */
+  sqlite3_free(journal);
   return status;
 }
 

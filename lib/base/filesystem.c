@@ -157,6 +157,36 @@ int dfgnn__make_folders(const char *path) {
   }
 }
 
+int dfgnn__follow_link(char place[PATH_MAX]) {
+  char target[PATH_MAX], folder[PATH_MAX], next[2 * PATH_MAX];
+  ssize_t length = readlink(place, target, sizeof target - 1);
+  if (length < 0)
+    return errno == EINVAL || errno == ENOENT ? 0 : -1;
+  target[length] = 0;
+  dfgnn__directory_of(folder, place);
+  if (*target == '/')
+    strcpy(next, target);
+  else
+    snprintf(next, sizeof next, "%s/%s", folder, target);
+  if (strlen(next) >= PATH_MAX) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  strcpy(place, next);
+  return 1;
+}
+
+int dfgnn__follow_links(char place[PATH_MAX], const char *path) {
+  if (snprintf(place, PATH_MAX, "%s", path) >= PATH_MAX)
+    return ENAMETOOLONG;
+  for (int links = 0; links <= DFGNN_MOST_LINKS; links++) {
+    int followed = dfgnn__follow_link(place);
+    if (followed <= 0)
+      return followed ? errno : 0;
+  }
+  return ELOOP;
+}
+
 int dfgnn__resolve_folder(char resolved[PATH_MAX], const char *path) {
   char folder[PATH_MAX], whole[PATH_MAX];
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
+#define DFGNN_MOST_LINKS 40
+
 /* Names the network file system that path, or its nearest existing directory,
  * is on; NULL if it is a local one.  Tests replace the function. */
 extern const char *(*dfgnn__network_filesystem)(const char *path);
@@ -18,6 +20,12 @@ const char *dfgnn__package_folder(void);
 /* Makes a folder and those above it, which nobody else may read: 0 or an errno.
  */
 int dfgnn__make_folders(const char *path);
+/* Follows the symbolic link that place is, one step: 1, 0 if it is none or is
+ * not there, or -1 and errno. */
+int dfgnn__follow_link(char place[PATH_MAX]);
+/* path with such links followed to their end, which need not exist: 0 or an
+ * errno. */
+int dfgnn__follow_links(char place[PATH_MAX], const char *path);
 /* path with the links of its folder followed, so that no part of it but the
  * last is one: 0 or an errno. */
 int dfgnn__resolve_folder(char resolved[PATH_MAX], const char *path);

@@ -22,7 +22,6 @@
 
 #define PROCESS_FILE_SYSTEM 0x9fa0 /* PROC_SUPER_MAGIC of linux/magic.h */
 enum {
-  MOST_LINKS = 40,
   MOST_READ = 4096, /* of a file that is there */
   MOST_MARK = 96,   /* of what is packed in it */
   MOST_SHOWN = 40   /* in a message */
@@ -55,24 +54,19 @@ static int is_descriptor(int *fd, const char *place, const char *folder) {
 
 /* Follows the symbolic links of place, whose end need not exist. */
 static dfgnn_status follow(char place[PATH_MAX], int *fd, const char *path) {
-  char target[PATH_MAX], folder[PATH_MAX], next[2 * PATH_MAX];
+  char folder[PATH_MAX], before[PATH_MAX];
   for (int links = 0;; links++) {
-    ssize_t length = readlink(place, target, sizeof target - 1);
-    if (length < 0)
-      return errno == EINVAL || errno == ENOENT ? DFGNN_OK : fail(path, errno);
-    if (links == MOST_LINKS)
+    strcpy(before, place);
+    int followed = dfgnn__follow_link(place);
+    if (followed <= 0)
+      return followed ? fail(path, errno) : DFGNN_OK;
+    if (links == DFGNN_MOST_LINKS)
       return fail(path, ELOOP);
-    target[length] = 0;
-    dfgnn__directory_of(folder, place);
-    if (is_descriptor(fd, place, folder))
+    dfgnn__directory_of(folder, before);
+    if (is_descriptor(fd, before, folder)) {
+      strcpy(place, before);
       return DFGNN_OK;
-    if (*target == '/')
-      strcpy(next, target);
-    else
-      snprintf(next, sizeof next, "%s/%s", folder, target);
-    if (strlen(next) >= PATH_MAX)
-      return fail(path, ENAMETOOLONG);
-    strcpy(place, next);
+    }
   }
 }
 

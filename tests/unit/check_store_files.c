@@ -52,6 +52,22 @@ TEST(a_pipe_or_a_link_beside_a_store_is_refused) {
   ck_assert_uint_eq(count_rows(NULL), 1);
 }
 
+TEST(a_link_to_a_store_is_followed_to_what_lies_beside_it) {
+  char target[600];
+  snprintf(target, sizeof target, "%s/target.db", directory);
+  snprintf(path, sizeof path, "%s/link.db", directory);
+  ck_assert_int_eq(symlink("target.db", path), 0);
+  make_store(1); /* where the link leads */
+  ck_assert_int_eq(access(target, F_OK), 0);
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  const uint64_t stamp = dfgnn__store_stamp(path);
+  const dfgnn_measurement row = row_of(RUN_B, "x", 2);
+  ck_ok(dfgnn__store_record(store, NULL, &row));
+  ck_assert_uint_ne(dfgnn__store_stamp(path), stamp);
+  dfgnn__store_close(store);
+  ck_assert_uint_eq(count_rows(NULL), 2);
+}
+
 static void expect_unreadable(void) { ck_both_refused("Permission denied"); }
 static void expect_read_only(void) {
   ck_refused(DFGNN_STORE_WRITE, "read-only");
