@@ -95,12 +95,14 @@ def doubles():
 
 
 def to(value, device):
-    """value with its tensors on a device: a tensor, a tuple or a dict."""
+    """value on a device: a tensor or a module, or those of a tuple or a
+    dict."""
     if isinstance(value, tuple):
         return tuple(to(v, device) for v in value)
     if isinstance(value, dict):
         return {k: to(v, device) for k, v in value.items()}
-    return value.to(device) if isinstance(value, torch.Tensor) else value
+    return value.to(device) if isinstance(
+        value, (torch.Tensor, torch.nn.Module)) else value
 
 
 def fast_copy(module, **options):

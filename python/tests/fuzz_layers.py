@@ -33,6 +33,7 @@ class Spec(NamedTuple):
     flow: bool = True
     hetero: bool = False  # takes dictionaries by kind
     same_dropout: bool = False  # its dropout draws as PyG's
+    nn: bool = False  # is a layer of dfgnn.nn, too
 
 
 def spread(layer):
@@ -52,11 +53,12 @@ def _ins(case, lazy=0.0):
 
 def by_width(kind, *rest, lazy=0.0):
     """A maker of layers that take the width of x, and then rest."""
-    return lambda case, rng, options: kind(_ins(case, lazy), *rest, **options)
+    return lambda case, rng, options: case.kind_of(kind)(
+        _ins(case, lazy), *rest, **options)
 
 
 def fixed(kind, *arguments):
-    return lambda case, rng, options: kind(*arguments, **options)
+    return lambda case, rng, options: case.kind_of(kind)(*arguments, **options)
 
 
 def network(width_in, rng, deep=True):
@@ -126,11 +128,12 @@ def general(case, rng, options):
 
 
 def gated(case, rng, options):
-    return G.ResGatedGraphConv(_ins(case), OUT, **options)
+    return case.kind_of(G.ResGatedGraphConv)(_ins(case), OUT, **options)
 
 
 def gine(case, rng, options):
-    return G.GINEConv(network(WIDTH, rng), edge_dim=EDGE_WIDTH, **options)
+    return case.kind_of(G.GINEConv)(network(WIDTH, rng), edge_dim=EDGE_WIDTH,
+                                    **options)
 
 
 _ATTENTION = dict(heads=[1, 2, 3], concat=YES, dropout=[0.5], bias=YES)
@@ -142,32 +145,37 @@ _NORM = dict(add_self_loops=YES)
 SPECS = [
     Spec("GCNConv", by_width(G.GCNConv, OUT, lazy=0.1),
          dict(improved=YES, cached=YES, bias=YES), weight=0.5, static=True,
-         sparse=True),
+         sparse=True, nn=True),
     Spec("GCNConv without loops", fixed(G.GCNConv, WIDTH, OUT, False, False,
                                         False),
          dict(normalize=YES, aggr=["mean", "max"]), weight=0.5, static=True,
          sparse=True),
+    Spec("GCNConv with some loops", by_width(G.GCNConv, OUT),
+         dict(normalize=[False], add_self_loops=[False], improved=YES,
+              bias=YES), weight=0.5, static=True, nn=True),
     Spec("SAGEConv", by_width(G.SAGEConv, OUT, lazy=0.1),
          dict(aggr=REDUCTIONS, normalize=YES, root_weight=YES, bias=YES),
-         pair=True, half=True, size=True, static=True, sparse=True),
+         pair=True, half=True, size=True, static=True, sparse=True, nn=True),
     Spec("SAGEConv with projection", by_width(G.SAGEConv, OUT),
-         dict(aggr=["mean", "max"], project=[True]), pair=True, size=True),
+         dict(aggr=["mean", "max"], project=[True]), pair=True, size=True,
+         nn=True),
     Spec("GraphConv", by_width(G.GraphConv, OUT, lazy=0.1),
          dict(aggr=SIMPLE, bias=YES), pair=True, half=True, size=True,
-         weight=0.5, static=True, sparse=True),
-    Spec("GINConv", lambda c, r, o: G.GINConv(network(WIDTH, r), **o),
+         weight=0.5, static=True, sparse=True, nn=True),
+    Spec("GINConv", lambda c, r, o: c.kind_of(G.GINConv)(network(WIDTH, r), **o),
          dict(eps=[0.3], train_eps=YES, aggr=["mean", "max"]), pair=True,
-         half=True, size=True, static=True, sparse=True),
+         half=True, size=True, static=True, sparse=True, nn=True),
     Spec("GINEConv", gine, dict(eps=[0.3], train_eps=YES, aggr=SIMPLE),
-         pair=True, half=True, size=True, edge_attr=True),
+         pair=True, half=True, size=True, edge_attr=True, nn=True),
     Spec("GATConv", by_width(G.GATConv, OUT, lazy=0.1), _GAT, pair=True,
-         half=True, size=True, attention=True),
+         half=True, size=True, attention=True, nn=True),
     Spec("GATv2Conv", by_width(G.GATv2Conv, OUT, lazy=0.1),
-         dict(_GAT, share_weights=YES), pair=True, attention=True),
+         dict(_GAT, share_weights=YES), pair=True, attention=True, nn=True),
     Spec("TransformerConv", by_width(G.TransformerConv, OUT, lazy=0.1),
          dict(_ATTENTION, beta=YES, edge_dim=[EDGE_WIDTH], root_weight=YES),
-         pair=True, attention=True),
-    Spec("AGNNConv", fixed(G.AGNNConv), dict(requires_grad=YES, **_NORM)),
+         pair=True, attention=True, nn=True),
+    Spec("AGNNConv", fixed(G.AGNNConv), dict(requires_grad=YES, **_NORM),
+         nn=True),
     Spec("SuperGATConv", fixed(G.SuperGATConv, WIDTH, OUT),
          dict(_ATTENTION, attention_type=["SD", "MX"], add_self_loops=YES),
          flow=False),
@@ -237,7 +245,7 @@ SPECS = [
         attention_mechanism=["within-relation"]), types=True, attention=True),
     Spec("ResGatedGraphConv", gated, dict(edge_dim=[EDGE_WIDTH],
                                           root_weight=YES, bias=YES,
-                                          aggr=SIMPLE), pair=True),
+                                          aggr=SIMPLE), pair=True, nn=True),
     Spec("GeneralConv", general, dict(
         aggr=SIMPLE, skip_linear=YES, directed_msg=YES, heads=[2],
         attention=YES, attention_type=["dot_product", "additive"],

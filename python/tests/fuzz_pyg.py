@@ -17,6 +17,7 @@ import random
 import sys
 
 import torch
+import torch_geometric.nn as G
 
 import dfgnn
 import fuzz_layers
@@ -28,17 +29,19 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.bfloat16: 2e-2,
 
 
 class Case:
-    """A layer, its inputs, and how it is called, made from a seed."""
+    """A layer, its inputs, and how it is called, made from a seed.  where: the
+    module of the layer; those that dfgnn.nn has are drawn if nn."""
 
-    def __init__(self, seed):
-        self.seed = seed
+    def __init__(self, seed, nn=False, where=G):
+        self.seed, self.nn, self.where = seed, nn, where
         self.rng = random.Random(seed)
         torch.manual_seed(seed)
         rng = self.rng
         self.dtype = rng.choice([torch.float64] * 6 + [torch.float32] * 3
-                                + [torch.bfloat16])
+                                + [torch.bfloat16] * (not nn))
         self.autocast = self.dtype == torch.float32 and rng.random() < 0.4
-        self.spec = rng.choice(fuzz_layers.SPECS)
+        self.spec = rng.choice([spec for spec in fuzz_layers.SPECS
+                                if spec.nn or not nn])
         self.training = rng.random() < 0.5
         self.weights_wanted = rng.choice([None, None, True, False])
         self._graph()
@@ -46,6 +49,10 @@ class Case:
         self.layer = self.layer.to(self.dtype)
         self.layer.train(self.training)
         self.inputs = self._inputs()
+
+    def kind_of(self, kind):
+        """The class of a name of PyG's."""
+        return getattr(self.where, kind.__name__)
 
     def _graph(self):
         rng = self.rng
@@ -73,7 +80,9 @@ class Case:
         for name, values in self.spec.options.items():
             if self.rng.random() < 0.6:
                 options[name] = self.rng.choice(values)
-        if self.rng.random() < 0.12 and self.spec.flow:
+        # layers of dfgnn.nn take pairs of sources and destinations alone
+        if self.rng.random() < 0.12 and self.spec.flow and not (
+                self.nn and self.bipartite):
             options["flow"] = "target_to_source"
         if self.training:
             options = {n: v for n, v in options.items() if n != "dropout"
@@ -113,6 +122,8 @@ class Case:
         edges = self.edge_index
         self.static = spec.static and not self.bipartite \
             and rng.random() < 0.12
+        if self.nn:  # PyG takes the weight of any of several loops
+            edges = edges.unique(dim=1)
         if self.reversed:
             edges = edges.flip(0)
         width = fuzz_layers.WIDTH
@@ -148,7 +159,8 @@ class Case:
                                                (count,))
         if spec.attention and self.weights_wanted is not None:
             found["return_attention_weights"] = self.weights_wanted
-        if spec.sparse and not self.reversed and not self.static and \
+        if spec.sparse and not self.nn and not self.reversed and \
+                not self.static and \
                 rng.random() < 0.12 and "edge_attr" not in found:
             self._as_matrix(found)
         return found
@@ -327,7 +339,8 @@ def _compared(case, fast):
     theirs, raised = attempt(case.layer, case.dtype, case.autocast)
     ours, failed = attempt(fast, case.dtype, case.autocast)
     if raised is not None:
-        return (None if failed is not None else
+        # layers of dfgnn.nn take more kinds of edges
+        return (None if failed is not None or case.nn else
                 f"PyG raises {raised!r}, ours does not"), True
     if failed is not None:
         return f"raises {failed!r}", False
@@ -337,12 +350,23 @@ def _compared(case, fast):
     return compare(case, theirs, ours, truth), False
 
 
-def check(seed):
-    """(case, the difference in words or None, whether a kernel ran, whether
-    PyG raised)."""
-    case = Case(seed)
+def ours(case):
+    """The layer of dfgnn.nn, or PyG's accelerated."""
+    if case.nn:
+        fast = Case(case.seed, True, dfgnn.nn).layer
+        fast.load_state_dict(case.layer.state_dict())
+        case.layer.load_state_dict(fast.state_dict())
+        return fast
     fast = copy.deepcopy(case.layer)
     assert dfgnn.accelerate(fast).swapped, f"{type(fast).__name__} stays"
+    return fast
+
+
+def check(seed, nn=False):
+    """(case, the difference in words or None, whether a kernel ran, whether
+    PyG raised)."""
+    case = Case(seed, nn)
+    fast = ours(case)
     with Watch() as watch:
         difference, raised = _compared(case, fast)
     ran = bool(watch.count)
@@ -363,6 +387,8 @@ def main():
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--nn", action="store_true",
+                        help="layers of dfgnn.nn in place of accelerate()")
     given = parser.parse_args()
     seeds = [given.seed] if given.seed is not None else range(
         given.first, given.first + given.cases)
@@ -370,7 +396,7 @@ def main():
     fused, total = collections.Counter(), collections.Counter()
     raised = 0
     for seed in seeds:
-        case, difference, ran, error = check(seed)
+        case, difference, ran, error = check(seed, given.nn)
         name = case.spec.name
         total[name] += 1
         fused[name] += ran

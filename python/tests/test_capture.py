@@ -14,9 +14,10 @@ import dfgnn
 from dfgnn import _handle, nn
 
 from conftest import close, random_edges
+from nn_layers import IN, LAYERS, of_edges
 
 module = importlib.import_module("dfgnn._capture")
-N, IN, CLASSES = 20, 8, 4
+N, CLASSES = 20, 4
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
@@ -390,43 +391,13 @@ def test_on_the_cpu_the_step_runs_as_it_is():
 
 # ---- a GPU ------------------------------------------------------------------
 
-def on_gpu(value):
-    return value.cuda()
-
-
-LAYERS = {
-    "transformer": lambda: nn.TransformerConv(IN, 4, heads=2, dropout=0.0),
-    "transformer with edges": lambda: nn.TransformerConv(IN, 4, heads=2,
-                                                         edge_dim=3),
-    "gat": lambda: nn.GATConv(IN, 4, heads=2),
-    "gatv2": lambda: nn.GATv2Conv(IN, 4, heads=2),
-    "gat with edges": lambda: nn.GATConv(IN, 4, heads=2, edge_dim=3),
-    "gatv2 with edges": lambda: nn.GATv2Conv(IN, 4, heads=2, edge_dim=3),
-    "agnn": nn.AGNNConv,
-    "gcn": lambda: nn.GCNConv(IN, CLASSES),
-    "gcn with weights": lambda: nn.GCNConv(IN, CLASSES),
-    "sage": lambda: nn.SAGEConv(IN, CLASSES),
-    "sage of largest": lambda: nn.SAGEConv(IN, CLASSES, aggr="max"),
-    "graph": lambda: nn.GraphConv(IN, CLASSES),
-    "gin": lambda: nn.GINConv(torch.nn.Linear(IN, CLASSES), train_eps=True),
-}
-
-
-def features_of(name, edges):
-    if "edges" in name:
-        return (torch.randn(edges.size(1), 3, device=edges.device),)
-    if "weights" in name:
-        return (torch.rand(edges.size(1), device=edges.device),)
-    return ()
-
-
 @GPU
 @pytest.mark.parametrize("edges_as", ["graph", "edge_index"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_training_steps_of_every_layer(name, edges_as):
     plain, edges = LAYERS[name]().cuda(), random_edges(N, N, 60, "cuda")
     graph = dfgnn.as_graph(edges, N) if edges_as == "graph" else edges
-    more = features_of(name, edges)
+    more = of_edges(name, edges)
     inputs = [torch.randn(N, IN, device="cuda") for _ in range(8)]
     found = []
     for captures in (False, True):
@@ -570,11 +541,11 @@ def test_reduce_overhead(name, edges_as, place):
         with pytest.raises(RuntimeError, match=r"edge_index with features, "
                            r"weights.*give the layer dfgnn\.as_graph"):
             compiled(torch.randn(N, IN, device=place), edges,
-                     *features_of(name, edges))
+                     *of_edges(name, edges))
         return
     for round_ in range(4):
         for edges in edge_indices:
-            more = features_of(name, edges)
+            more = of_edges(name, edges)
             graph = dfgnn.as_graph(edges, N) if edges_as == "graph" else edges
             leaf = torch.randn(N, IN, device=place, requires_grad=True)
             outs = [f(leaf, graph, *more) for f in (compiled, layer)]

@@ -11,26 +11,7 @@ from dfgnn._execute import (  # noqa: E402
     Settings, sum_settings)
 
 from conftest import close, random_edges  # noqa: E402
-
-LAYERS = {
-    "transformer": lambda: nn.TransformerConv(8, 4, heads=2),
-    "transformer with edges": lambda: nn.TransformerConv(8, 4, heads=2,
-                                                         edge_dim=3),
-    "gat": lambda: nn.GATConv(8, 4, heads=2),
-    "gat with edges": lambda: nn.GATConv(8, 4, heads=2, edge_dim=3,
-                                         add_self_loops=False),
-    "gatv2": lambda: nn.GATv2Conv(8, 4, heads=2),
-    "gat with edges and loops": lambda: nn.GATConv(8, 4, heads=2, edge_dim=3),
-    "gatv2 with edges and loops": lambda: nn.GATv2Conv(8, 4, heads=2,
-                                                       edge_dim=3),
-    "gcn with weights": lambda: nn.GCNConv(8, 8),
-    "agnn": nn.AGNNConv,
-    "gcn": lambda: nn.GCNConv(8, 8),
-    "sage": lambda: nn.SAGEConv(8, 8),
-    "sage of largest": lambda: nn.SAGEConv(8, 8, aggr="max"),
-    "gin": lambda: nn.GINConv(torch.nn.Linear(8, 8), train_eps=True),
-}
-
+from nn_layers import LAYERS, of_edges  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def fresh():
@@ -61,12 +42,8 @@ def graph_of(kind, edges):
 def test_layers_compile_whole(name, kind, device):
     layer = LAYERS[name]().to(device)
     edges = random_edges(20, 20, 80, device)
-    options = ()
-    if "edges" in name:
-        options = (torch.randn(edges.size(1), 3, device=device),)
-    elif "weights" in name:
-        options = (torch.rand(edges.size(1), device=device),)
-    compare(lambda x, e: layer(x, e, *options),
+    more = of_edges(name, edges)
+    compare(lambda x, e: layer(x, e, *more),
             torch.randn(20, 8, device=device), graph_of(kind, edges))
 
 
@@ -217,17 +194,15 @@ def test_captured_cuda_graphs_replay_right():
 
 
 @pytest.mark.parametrize("kind", ["graph", "edge_index"])
-@pytest.mark.parametrize("name, features", [
-    ("gat with edges and loops", 3), ("gatv2 with edges and loops", 3),
-    ("gcn with weights", None)])
-def test_gradients_of_edges_with_loops_compile(name, features, kind):
+@pytest.mark.parametrize("name", ["gat with edges", "gatv2 with edges",
+                                  "gcn with weights"])
+def test_gradients_of_edges_with_loops_compile(name, kind):
     layer, edges, x = LAYERS[name](), random_edges(20, 20, 80), \
         torch.randn(20, 8)
     assert (edges[0] == edges[1]).any()
     given = graph_of(kind, edges)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    leaf = torch.rand(edges.size(1), *([features] if features else []),
-                      requires_grad=True)
+    leaf = of_edges(name, edges)[0].requires_grad_()
     found = [(out, *torch.autograd.grad(out.sin().sum(),
                                         [leaf, *layer.parameters()]))
              for out in (f(x, given, leaf) for f in (compiled, layer))]

@@ -17,10 +17,7 @@ def some(*shape):
 
 
 def attention(op, **options):
-    functions = {"gt": (dfgnn.gt_attention, 3), "agnn": (
-        dfgnn.agnn_attention, 0), "gatv2": (dfgnn.gatv2_attention, 0),
-        "gat": (dfgnn.gat_attention, 0)}
-    function = functions[op][0]
+    function = getattr(dfgnn, op + "_attention")
 
     def run(graph, given):
         torch.manual_seed(3)  # of dropout
@@ -37,7 +34,6 @@ def edges_of(kind):
 
 def cases():
     gt = dict(query=some(N, H, D), key=some(M, H, D), value=some(M, H, D))
-    yield "gt", attention("gt"), gt
     for kind in ("projected", "weighted"):
         for use in ("both", "keys", "values"):
             yield f"gt {kind} {use}", attention(
@@ -45,22 +41,29 @@ def cases():
         yield f"gatv2 {kind}", attention("gatv2"), dict(
             x_dst=some(N, H, D), x_src=some(M, H, D), att=some(H, D),
             **edges_of(kind))
-    yield "gt dropout", attention("gt", dropout=0.5), gt
-    yield "gt weights", attention("gt", return_weights=True), gt
-    yield "gt bias", attention("gt"), {**gt, "bias": some(E, H)}
-    yield "gt mask", attention("gt"), {**gt, "bias": some(E, H)}
-    yield "gat weights and mask", attention("gat", return_weights=True), dict(
-        h=some(M, H, D), score_src=some(M, H), score_dst=some(N, H),
-        bias=some(E, H))
-    yield "agnn", attention("agnn"), dict(
-        h=some(M, H, D), h_dst=some(N, H, D), beta=some(1))
-    yield "gat", attention("gat"), dict(
-        h=some(M, H, D), score_src=some(M, H), score_dst=some(N, H))
+    ops = {"gt": gt, "agnn": dict(
+        h=some(M, H, D), h_dst=some(N, H, D), beta=some(1)), "gat": dict(
+        h=some(M, H, D), score_src=some(M, H), score_dst=some(N, H)),
+        "gatv2": dict(x_dst=some(N, H, D), x_src=some(M, H, D),
+                      att=some(H, D))}
+    for op, given in ops.items():
+        biased = {**given, "bias": some(E, H)}
+        yield op, attention(op), given
+        yield f"{op} bias", attention(op), biased
+        yield f"{op} mask", attention(op), biased
+        yield f"{op} dropout", attention(op, dropout=0.5), given
+        yield f"{op} bias and dropout", attention(op, dropout=0.5), biased
+        yield f"{op} weights", attention(op, return_weights=True), given
+        yield f"{op} weights and mask", attention(
+            op, return_weights=True), biased
     yield "sum", lambda graph, given: dfgnn.spmm(graph, **given), dict(
         x=some(M, H, D))
+    yield "normalized", lambda graph, given: dfgnn.aggregation.gcn(
+        dfgnn.as_graph(graph.edge_index.clamp(max=N - 1), N), **given,
+        self_loops=True), dict(x=some(N, D))
     yield "weighted", lambda graph, given: dfgnn.spmm(graph, **given), dict(
         x=some(M, H, D), weight=some(E, H))
-    for reduce in ("min", "max", "var", "std", "pna"):
+    for reduce in ("mean", "min", "max", "var", "std", "pna"):
         yield f"values {reduce}", lambda graph, given, r=reduce: \
             dfgnn.aggregate(graph, **given, reduce=r), dict(x=some(M, H, D))
     for reduce in ("sum", "mean", "min", "max", "pna"):
@@ -71,6 +74,16 @@ def cases():
             dfgnn.gated_messages(graph, **given, reduce=r), dict(
                 x=some(M, H * D), gate_dst=some(N, H * D),
                 gate_src=some(M, H * D), edge_attr=some(E, H * D))
+    fields = dict(edge_attr=some(E, F), edge_weight=some(D, F),
+                  edge_bias=some(D))
+    for reduce in ("sum", "max", "pna"):
+        yield f"relu fields {reduce}", lambda graph, given, r=reduce: \
+            dfgnn.relu_messages(graph, **given, reduce=r), dict(
+                x=some(M, D), **fields)
+        yield f"gates fields {reduce}", lambda graph, given, r=reduce: \
+            dfgnn.gated_messages(graph, **given, reduce=r), dict(
+                x=some(M, D), gate_dst=some(N, D), gate_src=some(M, D),
+                **fields, value_weight=some(D, F), value_bias=some(D))
 
 
 def derivatives(function, graph, given):

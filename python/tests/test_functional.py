@@ -117,36 +117,6 @@ def test_every_storage_type(op, dtype, tolerance, device):
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_gradients_of_the_float64_path(op, biased, dropout):
-    sizes = (6, 7)
-    edges = random_edges(*sizes, 15)
-    graph = dfgnn.as_graph(edges, sizes)
-    inputs = make(op, torch.float64, dim=3, grad=True, sizes=sizes)
-    bias = ()
-    if biased:
-        bias = (torch.randn(edges.size(1), 2, dtype=torch.float64,
-                            requires_grad=True),)
-
-    def function(*tensors):
-        torch.manual_seed(5)  # one mask for all calls of gradcheck
-        return call(op, graph, tensors[:len(inputs)], dropout=dropout,
-                    bias=tensors[len(inputs)] if biased else None)
-    assert torch.autograd.gradcheck(function, inputs + bias)
-    assert torch.autograd.gradgradcheck(function, inputs + bias)
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_gradients_through_weights(op):
-    sizes = (6, 7)
-    edges = random_edges(*sizes, 15)
-    inputs = make(op, torch.float64, dim=3, grad=True, sizes=sizes)
-    assert torch.autograd.gradcheck(
-        lambda *t: call(op, edges, t, return_weights=True), inputs)
-
-
-@pytest.mark.parametrize("op", OPS)
 def test_gradients_are_those_of_torch(op, device):
     edges = random_edges(*SIZES, 60, device)
     graph = dfgnn.as_graph(edges, SIZES)

@@ -1,5 +1,9 @@
-"""torch.func, forward AD and torch.jit.trace: results are those of torch
-operations, and nothing is kept that a later call could stumble over."""
+"""Layers of dfgnn.nn in torch.func, forward AD, torch.jit.trace, checkpoints,
+exports, copies and pickles: results are those of torch operations, and nothing
+is kept that a later call could stumble over."""
+
+import copy
+import pickle
 
 import pytest
 import torch
@@ -10,37 +14,17 @@ import dfgnn
 from dfgnn import nn
 
 from conftest import close, random_edges
+from nn_layers import IN, LAYERS, OUT, of_edges
 
-LAYERS = {
-    "transformer": lambda: nn.TransformerConv(6, 4, heads=2),
-    "transformer with edges": lambda: nn.TransformerConv(6, 4, heads=2,
-                                                         edge_dim=3),
-    "gat": lambda: nn.GATConv(6, 4, heads=2),
-    "gat with edges": lambda: nn.GATConv(6, 4, heads=2, edge_dim=3),
-    "gatv2": lambda: nn.GATv2Conv(6, 4, heads=2),
-    "agnn": nn.AGNNConv,
-    "gcn": lambda: nn.GCNConv(6, 4),
-    "gcn improved": lambda: nn.GCNConv(6, 4, improved=True),
-    "sage": lambda: nn.SAGEConv(6, 4),
-    "sage of largest": lambda: nn.SAGEConv(6, 4, aggr="max"),
-    "graph": lambda: nn.GraphConv(6, 4),
-    "gin": lambda: nn.GINConv(torch.nn.Linear(6, 4)),
-}
 N = 10
-
-
-def extras(name, edges):
-    if "edges" not in name:
-        return ()
-    return (torch.randn(edges.size(1), 3, device=edges.device),)
 
 
 @pytest.mark.parametrize("form", ["edge_index", "graph"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_torch_func_gives_the_gradients_of_autograd(name, form, place):
     layer, edges = LAYERS[name]().to(place), random_edges(N, N, 30, place)
-    x = torch.randn(N, 6, device=place)
-    args = extras(name, edges)
+    x = torch.randn(N, IN, device=place)
+    args = of_edges(name, edges)
     given = dfgnn.as_graph(edges, N) if form == "graph" else edges
     parameters = dict(layer.named_parameters())
 
@@ -61,7 +45,7 @@ def test_torch_func_gives_the_gradients_of_autograd(name, form, place):
 @pytest.mark.parametrize("name", ["transformer", "gat", "sage of largest"])
 def test_jacobians_forward_and_backward_and_batches_are_those_of_a_loop(name):
     layer, edges = LAYERS[name]().double(), random_edges(N, N, 30)
-    x = torch.randn(3, N, 6).double()
+    x = torch.randn(3, N, IN).double()
 
     def function(x):
         return layer(x, edges)
@@ -80,7 +64,7 @@ def test_jacobians_forward_and_backward_and_batches_are_those_of_a_loop(name):
 @pytest.mark.parametrize("name", ["transformer", "gat", "gatv2", "gcn"])
 def test_hessians_and_gradients_of_each_sample(name):
     layer, edges = LAYERS[name]().double(), random_edges(N, N, 30)
-    x = torch.randn(3, N, 6).double()
+    x = torch.randn(3, N, IN).double()
     parameters = dict(layer.named_parameters())
 
     def loss(parameters, x):
@@ -96,9 +80,9 @@ def test_hessians_and_gradients_of_each_sample(name):
 
 
 def test_nothing_of_a_transform_is_kept():
-    layer, edges = nn.GCNConv(6, 4, cached=True, improved=True), \
+    layer, edges = nn.GCNConv(IN, OUT, cached=True, improved=True), \
         random_edges(N, N, 30)
-    x = torch.randn(N, 6)
+    x = torch.randn(N, IN)
     grad(lambda x: layer(x, edges).sum())(x)
     graph = dfgnn.as_graph(edges, N)
     kept = [t for t in (*graph._derived.values(), graph.offsets,
@@ -107,7 +91,7 @@ def test_nothing_of_a_transform_is_kept():
     assert kept
     for tensor in kept:
         assert not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    other = nn.GCNConv(6, 4, improved=True)
+    other = nn.GCNConv(IN, OUT, improved=True)
     other.load_state_dict(layer.state_dict())
     close(layer(x, edges), other(x, edges), 1e-6)
     close(layer(x, edges), other(x, edges), 1e-6)
@@ -115,10 +99,10 @@ def test_nothing_of_a_transform_is_kept():
 
 def test_mapping_over_the_edges_is_refused_by_name():
     edges = torch.stack([random_edges(N, N, 30) for _ in range(2)])
-    layer, x = nn.GATConv(6, 4), torch.randn(N, 6)
+    layer, x = nn.GATConv(IN, OUT), torch.randn(N, IN)
     with pytest.raises(ValueError, match="vmap must not map over the edges"):
         vmap(lambda e: layer(x, e))(edges)
-    assert layer(x, edges[0]).shape == (N, 4)
+    assert layer(x, edges[0]).shape == (N, OUT)
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -126,9 +110,43 @@ def test_mapping_over_the_edges_is_refused_by_name():
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_trace_holds_for_other_edges(name):
     layer = LAYERS[name]().eval()
-    edges, x = random_edges(N, N, 30), torch.randn(N, 6)
-    traced = torch.jit.trace(layer, (x, edges, *extras(name, edges)))
+    edges, x = random_edges(N, N, 30), torch.randn(N, IN)
+    traced = torch.jit.trace(layer, (x, edges, *of_edges(name, edges)))
     for count in (30, 12):
-        other, x = random_edges(N, N, count), torch.randn(N, 6)
-        more = extras(name, other)
+        other, x = random_edges(N, N, count), torch.randn(N, IN)
+        more = of_edges(name, other)
         close(traced(x, other, *more), layer(x, other, *more), 1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_copies_and_pickles_give_the_same_numbers(name):
+    layer, edges, x = LAYERS[name](), random_edges(N, N, 40), \
+        torch.randn(N, IN)
+    more = of_edges(name, edges)
+    out = layer(x, edges, *more)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        close(other(x, edges, *more), out, 1e-6)
+        with torch.no_grad():
+            next(iter(other.parameters())).add_(1)
+        close(layer(x, edges, *more), out, 1e-6)
+
+
+def test_a_cached_layer_pickles_with_its_graph():
+    layer, edges, x = nn.GCNConv(IN, OUT, cached=True), random_edges(N, N, 40), \
+        torch.randn(N, IN)
+    out = layer(x, edges)
+    again = pickle.loads(pickle.dumps(copy.deepcopy(layer)))
+    close(again(x, random_edges(N, N, 3)), out, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["transformer", "gat", "gcn"])
+def test_checkpoints_and_exports(name):
+    from torch.utils.checkpoint import checkpoint
+    layer, edges = LAYERS[name](), random_edges(N, N, 40)
+    x = torch.randn(N, IN, requires_grad=True)
+    wanted, = torch.autograd.grad(layer(x, edges).sin().sum(), x)
+    found, = torch.autograd.grad(
+        checkpoint(layer, x, edges, use_reentrant=False).sin().sum(), x)
+    close(found, wanted, 1e-6)
+    program = torch.export.export(layer, (x.detach(), edges))
+    close(program.module()(x, edges), layer(x, edges), 1e-5)

@@ -1,4 +1,5 @@
-"""Random layers, options, graphs and types against PyG; fuzz_pyg.py has more:
+"""Random layers, options, graphs and types against PyG: PyG's own after
+dfgnn.accelerate(), and those of dfgnn.nn.  fuzz_pyg.py has more:
 
     python3 python/tests/fuzz_pyg.py --cases 5000
 """
@@ -22,10 +23,11 @@ def _count():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_random_layers_are_pygs(part):
+@pytest.mark.parametrize("nn", [False, True], ids=["accelerated", "nn"])
+def test_random_layers_are_pygs(nn, part):
     wrong = []
     for seed in range(FIRST + part, FIRST + _count(), PARTS):
-        case, difference, ran, refused = fuzz_pyg.check(seed)
+        case, difference, ran, refused = fuzz_pyg.check(seed, nn)
         _by_kernels["cases"] += 1
         _by_kernels["kernels"] += ran
         _by_kernels["refused"] += refused

@@ -1,4 +1,5 @@
-"""GPSConv of dfgnn.nn.pyg, whose attention of all nodes runs by kernels: the same numbers as PyG's, and PyG's own path where kernels do not serve."""
+"""GPSConv of dfgnn.nn.pyg, whose attention of all nodes runs by kernels: the
+same numbers as PyG's, and PyG's own path where kernels do not serve."""
 
 import copy
 

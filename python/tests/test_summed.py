@@ -1,13 +1,11 @@
 """Sums of one linear map of rows: W maps the sums, with the layer's own numbers
 and gradients."""
 
-
 import pytest
 import torch
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
-import dfgnn  # noqa: E402
 from dfgnn.nn.pyg import _traced  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.utils import scatter  # noqa: E402
