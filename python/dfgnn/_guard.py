@@ -46,10 +46,13 @@ def guarded(forward):
     """Decorates the forward of a class with kernels."""
     @functools.wraps(forward)
     def called(self, *args, **kwargs):
+        kind = type(self)
+        if not hasattr(kind, "_dfgnn_base"):  # bound before it was given back
+            return kind.forward(self, *args, **kwargs)
         if not compiling():
             guard = self.__dict__.get("_dfgnn_guard")
             # torch's parametrizations and FSDP put a class over ours
-            if guard is not None and "_dfgnn_base" in vars(type(self)):
+            if guard is not None and "_dfgnn_base" in vars(kind):
                 return guard.call(forward, self, args, kwargs)
         return forward(self, *args, **kwargs)
     # torch.compile counts compilations by code
@@ -81,7 +84,7 @@ def _by_own_path(layer, args, kwargs):
     kind = getattr(type(layer), "_dfgnn_base", type(layer))
     twin = object.__new__(kind)  # a class may make others by __new__()
     object.__setattr__(twin, "__dict__", layer.__dict__)
-    return twin.forward(*args, **kwargs)
+    return kind.forward(twin, *args, **kwargs)  # not what stands on the layer
 
 
 # ---- which calls are timed --------------------------------------------------
@@ -488,7 +491,7 @@ class Guard:
             return self.other(layer, args, kwargs)
         layer.__dict__.pop("_dfgnn_guard", None)
         swap(layer, type(layer)._dfgnn_base)
-        return layer.forward(*args, **kwargs)
+        return type(layer).forward(layer, *args, **kwargs)
 
     def other(self, layer, args, kwargs):
         return _by_own_path(layer, args, kwargs)

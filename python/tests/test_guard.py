@@ -230,6 +230,20 @@ def test_an_own_path_is_not_seen_by_other_threads(clock):
     assert set(own) == {OWN, KERNELS} and set(seen) == {Fast}
 
 
+@pytest.mark.parametrize("kernels", [.5, 2])
+def test_a_forward_that_somebody_wraps_is_called_once(clock, kernels):
+    """On the layer, as tools that move or time modules do, in a race and after
+    the layer has its own class again."""
+    one = layer(clock, (1, 1), (kernels, kernels))
+    kept = one.forward
+    one.forward = lambda x: 2 * kept(x)
+    for _ in range(STEPS):
+        out = one(torch.ones(2, 3))
+        assert out.tolist() == [[2.0] * 3] * 2
+        out.sum().backward()
+    assert type(one) is (Own if kernels > 1 else Fast)
+
+
 def test_what_threads_call_at_once_runs_by_kernels(clock):
     """It is in no race, and no class changes below it."""
     one = layer(clock, (1, 1), (2, 2))
