@@ -301,21 +301,38 @@ static dfgnn_status widen(int64_t **wide, array *x) {
                : dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot widen", x->what);
 }
 
+/* The bytes of an element of a type of one of the kinds, such as '<f4', '|S3'
+ * or
+ * '<U3', whose characters are UTF-32; 0: none, or more than MOST_ITEM. */
+static int item_bytes(const char *type, const char *kinds) {
+  enum { MOST_ITEM = 64 };
+  int number = 0, end = 0;
+  char order, kind;
+  if (sscanf(type, "%c%c%2d%n", &order, &kind, &number, &end) != 3 ||
+      type[end] || !strchr("<>|=", order) || !strchr(kinds, kind))
+    return 0;
+  number *= kind == 'U' ? 4 : 1;
+  return number > 0 && number <= MOST_ITEM ? number : 0;
+}
+
 static dfgnn_status check_format(archive *a) {
   array x;
   dfgnn_status status = open_array(a, &x, "format");
   if (status)
     return status;
-  char text[64] = "", name[16] = "";
-  int64_t n = read_bytes(a, text, sizeof text - 1);
+  char text[64] = "", name[17] = "";
+  const int bytes = item_bytes(x.npy.type, "SU");
+  int64_t n = read_bytes(a, text, bytes);
   unzCloseCurrentFile(a->zip);
-  if (n < 0)
+  if (!bytes)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "%s: found type '%s', expected a word such as '|S3'",
+                       x.what, x.npy.type);
+  if (n != bytes)
     return damaged(&x);
-  /* '|S3' or '<U3': a character is a byte or a UTF-32 unit */
-  size_t unit = strchr(x.npy.type, 'U') ? 4 : 1, length = 0;
-  for (int64_t i = 0; i < n && text[i] && length + 1 < sizeof name;
-       i += (int64_t)unit)
-    name[length++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+  const int unit = strchr(x.npy.type, 'U') ? 4 : 1;
+  for (int i = 0, k = 0; i < bytes && text[i] && k < 16; i += unit)
+    name[k++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
   if (strcmp(name, "csr"))
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
                        "%s: found '%s', expected 'csr'; "
@@ -444,14 +461,6 @@ out:
   return status;
 }
 
-/* The bytes of an element, by the digits of its type, such as '<f4' or '|b1';
- * 0: unknown. */
-static int64_t item_bytes(const dfgnn__npy *npy) {
-  size_t digits = strcspn(npy->type, "0123456789");
-  int64_t bytes = strtoll(npy->type + digits, NULL, 10);
-  return bytes > 0 && bytes <= 1024 ? bytes : 0;
-}
-
 /* Checks the header of data alone: it must fit the indices, and the size of the
  * archive's entry. */
 static dfgnn_status check_data(archive *a, const dfgnn__parts *parts) {
@@ -462,13 +471,18 @@ static dfgnn_status check_data(archive *a, const dfgnn__parts *parts) {
   unz_file_info64 info = {0};
   unzGetCurrentFileInfo64(a->zip, &info, NULL, 0, NULL, 0, NULL, 0);
   unzCloseCurrentFile(a->zip);
-  int64_t item = item_bytes(&x.npy), size = 0;
+  const int item = item_bytes(x.npy.type, "biufc");
+  int64_t size;
+  if (!item)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "%s: found type '%s', expected numbers, as '<f4'",
+                       x.what, x.npy.type);
   if (x.npy.dimensions != 1 || x.npy.count != parts->edges)
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
                        "%s: found %lld elements, expected %lld as in indices",
                        x.what, (long long)x.npy.count, (long long)parts->edges);
-  if (item && (__builtin_mul_overflow(x.npy.count, item, &size) ||
-               (int64_t)info.uncompressed_size != size + (int64_t)x.npy.header))
+  if (__builtin_mul_overflow(x.npy.count, item, &size) ||
+      (int64_t)info.uncompressed_size - (int64_t)x.npy.header != size)
     return dfgnn__fail(
         DFGNN_ERROR_FORMAT,
         "%s: found %lld bytes behind its header, expected %lld "

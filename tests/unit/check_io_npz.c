@@ -92,6 +92,19 @@ TEST(wrong_types_are_named) {
              types[k]);
     refused(put_npz("a.npz", a), text);
   }
+  static const char *const no_numbers[] = {"'|S9999999999'", "'|S1'", "'<U1'",
+                                           "'<M8[ns]'", "'|i'"};
+  for (size_t k = 0; k < sizeof no_numbers / sizeof *no_numbers; k++) {
+    char text[64];
+    npz_array a[ARRAYS + 1] = GOOD;
+    a[DATA].type = no_numbers[k];
+    snprintf(text, sizeof text, "array 'data': found type %s, expected numbers",
+             no_numbers[k]);
+    refused(put_npz("c.npz", a), text);
+    a[DATA].type = "'|i1'";
+    a[FORMAT].type = "'|S9999999999'";
+    refused(put_npz("d.npz", a), "array 'format': found type '|S9999999999'");
+  }
   npz_array a[ARRAYS + 1] = GOOD;
   a[INDICES].type = "[('a', '<i4')]";
   refused(put_npz("b.npz", a), "array 'indices': found a structured type");
