@@ -153,17 +153,20 @@ static dfgnn_status wrong_token(dfgnn__scanner *s, const char *begun,
                                 const char *expected) {
   char found[64];
   size_t n = strlen(begun) < 40 ? strlen(begun) : 40;
+  int c = dfgnn__peek(s);
   memcpy(found, begun, n);
-  for (int c; n < 40 && !ends_token(c = dfgnn__peek(s)) && c > ' ' && c <= '~';
-       s->p++)
+  for (; n < 40 && c > ' ' && c <= '~' && !ends_token(c); c = dfgnn__peek(s)) {
     found[n++] = (char)c;
+    s->p++;
+  }
   found[n] = 0;
   if (s->status)
     return s->status;
-  return n ? dfgnn__fail(DFGNN_ERROR_FORMAT,
-                         "%s: line %lld: found '%s', expected %s", s->path,
-                         (long long)s->line, found, expected)
-           : dfgnn__scan_fail(s, expected);
+  const int odd = !ends_token(c) && (c < ' ' || c > '~');
+  return n && !odd ? dfgnn__fail(DFGNN_ERROR_FORMAT,
+                                 "%s: line %lld: found '%s', expected %s",
+                                 s->path, (long long)s->line, found, expected)
+                   : dfgnn__scan_fail(s, expected);
 }
 
 dfgnn_status dfgnn__get_integer(dfgnn__scanner *s, int64_t *value,

@@ -51,6 +51,8 @@ TEST(more_than_the_header_says_is_refused) {
 TEST(binary_text_names_the_byte) {
   refused(put_bytes("a.txt", "0 1\n\0\1\2", 7),
           "line 2: found the byte 0x00, expected the source");
+  refused(put_bytes("c.txt", "0 1\0\n", 5),
+          "line 1: found the byte 0x00, expected the destination");
   refused(put_bytes("b.txt",
                     "\x7f"
                     "ELF\2\1\1",
