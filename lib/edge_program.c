@@ -86,6 +86,9 @@ uint64_t dfgnn_edge_program_hash(const dfgnn_edge_program *program) {
 dfgnn_status dfgnn_edge_program_walks(int *rows, int *columns,
                                       const dfgnn_edge_program *program) {
   dfgnn_status status = dfgnn__check_edge_program(program);
+  if (!status && (!rows || !columns))
+    status = dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
+                         rows ? "columns" : "rows");
   if (status)
     return status;
   int count[DFGNN_PLACES] = {0};

@@ -23,6 +23,9 @@ static dfgnn_status bind(dfgnn_edge_execution *x, dfgnn_program_array *arrays,
                          const dfgnn_dag *dag, const dfgnn_port *ports,
                          int count, const dfgnn_edge_tensor *tensors,
                          int tensor_count, const char *what) {
+  if (tensor_count > 0 && !tensors)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%ss is NULL, but there are %d",
+                       what, tensor_count);
   for (int k = 0; k < tensor_count; k++) {
     const dfgnn_edge_tensor *tensor = &tensors[k];
     if (!tensor->name || dfgnn__dag_find(ports, count, tensor->name) < 0)
@@ -32,12 +35,15 @@ static dfgnn_status bind(dfgnn_edge_execution *x, dfgnn_program_array *arrays,
   for (int i = 0; i < count; i++) {
     const dfgnn_port *port = &ports[i];
     const dfgnn_edge_tensor *tensor = NULL;
+    int found = 0;
     for (int k = 0; k < tensor_count; k++)
-      if (!strcmp(tensors[k].name, port->name))
+      if (!strcmp(tensors[k].name, port->name)) {
         tensor = &tensors[k];
-    if (!tensor)
-      return dfgnn__fail(DFGNN_ERROR_INVALID, "no tensor for the %s \"%s\"",
-                         what, port->name);
+        found++;
+      }
+    if (found != 1)
+      return dfgnn__fail(DFGNN_ERROR_INVALID, "%s for the %s \"%s\"",
+                         found ? "two tensors" : "no tensor", what, port->name);
     dfgnn_status status = check_rank(port, tensor);
     if (status)
       return status;

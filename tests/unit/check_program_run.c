@@ -434,13 +434,16 @@ TEST(tensors_that_do_not_fit_are_named) {
            "out = sum_in(softmax_in(sum(q * k) + b) * k)");
   dfgnn_edge_tensor in[] = {{"q", data, DFGNN_F32, 2, {2, 4, 0}},
                             {"k", data, DFGNN_F32, 2, {2, 4, 0}},
-                            {"b", data, DFGNN_F32, 2, {2, 1, 0}}};
+                            {"b", data, DFGNN_F32, 2, {2, 1, 0}},
+                            {"q", data, DFGNN_F32, 2, {2, 4, 0}}};
   dfgnn_edge_tensor out = {"out", data, DFGNN_F32, 2, {2, 4, 0}};
+  int rows;
 #define RUN(count, status, text)                                               \
   ck_fails(dfgnn_edge_program_execute(program, f.graph, in, count, &out, 1, 0, \
                                       NULL),                                   \
            status, text)
   RUN(2, DFGNN_ERROR_INVALID, "no tensor for the input \"b\"");
+  RUN(4, DFGNN_ERROR_INVALID, "two tensors for the input \"q\"");
   in[1].axes[1] = 5;
   RUN(3, DFGNN_ERROR_INVALID, "k: found an axis of size 5, expected D = 4");
   in[1].axes[1] = -2;
@@ -464,6 +467,14 @@ TEST(tensors_that_do_not_fit_are_named) {
 #undef RUN
   ck_invalid(dfgnn_edge_program_execute(NULL, f.graph, in, 3, &out, 1, 0, NULL),
              "program is NULL");
+  ck_invalid(
+      dfgnn_edge_program_execute(program, f.graph, NULL, 3, &out, 1, 0, NULL),
+      "inputs is NULL, but there are 3");
+  ck_invalid(
+      dfgnn_edge_program_execute(program, f.graph, in, 3, NULL, 1, 0, NULL),
+      "outputs is NULL");
+  ck_invalid(dfgnn_edge_program_walks(NULL, &rows, program), "rows is NULL");
+  ck_invalid(dfgnn_edge_program_walks(&rows, NULL, program), "columns is NULL");
 }
 
 TEST(relations_that_are_wrong_or_missing_are_named) {
