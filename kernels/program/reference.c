@@ -60,21 +60,33 @@ static double f_sigmoid(double x, double c) {
   return (void)c, 1 / (1 + exp(-x));
 }
 
+/* The constant of a function, which a kernel may round to float. */
+static number constant(const reference *r, double c) {
+  return (number){c, (double)(float)c == c ? 0 : r->u * fabs(c)};
+}
+
+static number power(const reference *r, number a, number c) {
+  number y = between(r, a, f_pow, c.x);
+  if (c.e > 0 && a.x > 0)
+    y.e += c.e * fabs(y.x * log(a.x));
+  return y;
+}
+
 static number unary(const reference *r, const dfgnn_node *node, number a) {
-  double c = node->number;
+  const number c = constant(r, node->number);
   switch (node->op) {
   case DFGNN_NODE_POW:
-    return between(r, a, f_pow, c);
+    return power(r, a, c);
   case DFGNN_NODE_EXP:
-    return between(r, a, f_exp, c);
+    return between(r, a, f_exp, 0);
   case DFGNN_NODE_EXPM1:
-    return between(r, a, f_expm1, c);
+    return between(r, a, f_expm1, 0);
   case DFGNN_NODE_LOG:
-    return between(r, a, f_log, c);
+    return between(r, a, f_log, 0);
   case DFGNN_NODE_LOG1P:
-    return between(r, a, f_log1p, c);
+    return between(r, a, f_log1p, 0);
   case DFGNN_NODE_SIGMOID:
-    return between(r, a, f_sigmoid, c);
+    return between(r, a, f_sigmoid, 0);
   case DFGNN_NODE_TANH:
     return through(r, a, tanh(a.x), 1);
   case DFGNN_NODE_SOFTPLUS:
@@ -92,7 +104,8 @@ static number unary(const reference *r, const dfgnn_node *node, number a) {
   case DFGNN_NODE_RELU:
     return (number){a.x < 0 ? 0 : a.x, a.e};
   case DFGNN_NODE_LEAKY:
-    return rounded(r, a.x > 0 ? a.x : c * a.x, a.e * fmax(1, fabs(c)), 1);
+    return rounded(r, a.x > 0 ? a.x : c.x * a.x,
+                   a.e * fmax(1, fabs(c.x)) + c.e * fabs(a.x), 1);
   default: /* DETACH, EXPAND and their like */
     return a;
   }

@@ -101,6 +101,21 @@ TEST(random_programs_are_within_their_bound) {
   }
 }
 
+/* Programs whose slopes and exponents are not what float has. */
+TEST(a_constant_is_rounded_too) {
+  program_graph f = graph_with(2, 60);
+  static const int seeds[] = {500744, 510164};
+  for (int i = 0; i < 2; i++) {
+    random_program p;
+    random_text(&p, (uint64_t)seeds[i]);
+    check_orders(p.text, &f, DFGNN_F32, 1);
+  }
+  check_orders("dst v[64]; out = pow(1e9 * (abs(v) + 1), 2.7)", &f, DFGNN_F32,
+               0);
+  check_orders("dst v[64]; out = pow(1e-9 * (abs(v) + 1), -1.3)", &f, DFGNN_F32,
+               0);
+}
+
 /* ---- nodes without edges --------------------------------------------------
  */
 
