@@ -65,6 +65,17 @@ def gathered(x, index):
     return x.index_select(0, index)
 
 
+def _as_rows(index, x):
+    return index.long().view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
+
+
+def _counts(index, x, size):
+    """[size, 1, ...] how many rows of x each node has, in the type of x."""
+    index = index.long()
+    count = index.new_zeros(size).index_add(0, index, torch.ones_like(index))
+    return count.view(-1, *(1,) * (x.dim() - 1)).to(x.dtype)
+
+
 def reduced(what, x, index, size):
     """x [E, ...] reduced over each node's edges, or in the softmax of each
     edge's node; index [E]: the node.  A node without edges has 0, of logsumexp
@@ -72,22 +83,18 @@ def reduced(what, x, index, size):
     added in float32, where a hub's sum does not stop growing."""
     if x.dtype in HALVES:
         return reduced(what, x.float(), index, size).to(x.dtype)
-    zero = x.new_zeros((size,) + tuple(x.shape[1:]))
-    ones = (1,) * (x.dim() - 1)
+    zero = x.new_zeros((size, *x.shape[1:]))
     if what in ("sum", "mean"):
         total = zero.index_add(0, index, x)
-        if what == "sum":
-            return total
-        count = torch.bincount(index, minlength=size).clamp(min=1)
-        return total / count.view(-1, *ones).to(x.dtype)
-    full = index.view(-1, *ones).expand_as(x)
+        return total if what == "sum" else \
+            total / _counts(index, x, size).clamp(min=1)
+    full = _as_rows(index, x)
     if what in ("max", "min"):
         # scatter_reduce's gradient counts what was there as an edge, even
         # without include_self
         least = torch.full_like(zero, -math.inf if what == "max" else math.inf)
         extreme = least.scatter_reduce(0, full, x, "a" + what)
-        there = torch.bincount(index, minlength=size) > 0
-        return torch.where(there.view(-1, *ones), extreme, zero)
+        return torch.where(_counts(index, x, size) > 0, extreme, zero)
     # detached, since no_grad() alone would leave the tangents of forward AD
     top = zero.scatter_reduce(0, full, x.detach(), "amax", include_self=False)
     top = torch.where(top.isinf(), torch.zeros_like(top), top)
@@ -106,28 +113,22 @@ def inverse_root(x):
     return root.masked_fill(root == float("inf"), 0)
 
 
-_SCATTERED = {"min": "amin", "max": "amax", "mul": "prod"}
-
-
 def scattered(x, index, size, reduce):
-    """x [R, ...] reduced by index [R] to [size, ...], as torch_scatter does it:
-    0 where there is nothing, or 1 of "mul"."""
-    ones = (1,) * (x.dim() - 1)
-    empty = x.new_ones if reduce == "mul" else x.new_zeros
-    out = empty((size, *x.shape[1:]))
+    """reduced() as torch_scatter has it: of whole numbers, too, by "mul", 1 of
+    a node without edges, or "any"."""
+    zero = x.new_zeros((size, *x.shape[1:]))
     if reduce == "any":
-        return out.index_copy(0, index, x)
-    if reduce not in ("sum", "mean"):
-        return out.scatter_reduce(
-            0, index.long().view(-1, *ones).expand_as(x), x,
-            _SCATTERED[reduce], include_self=reduce == "mul")
-    out = out.index_add(0, index, x)
-    if reduce == "sum":
-        return out
-    count = x.new_zeros(size).index_add(0, index, x.new_ones(x.size(0)))
-    count = count.clamp(min=1).view(-1, *ones)
-    return out / count if out.is_floating_point() else \
-        out.div(count, rounding_mode="floor")
+        return zero.index_copy(0, index, x)
+    if reduce == "mul":
+        return (zero + 1).scatter_reduce(0, _as_rows(index, x), x, "prod")
+    if x.is_floating_point():
+        return reduced(reduce, x, index, size)
+    if reduce in ("min", "max"):
+        return zero.scatter_reduce(0, _as_rows(index, x), x, "a" + reduce,
+                                   include_self=False)
+    total = zero.index_add(0, index, x)
+    return total if reduce == "sum" else total.div(
+        _counts(index, x, size).clamp(min=1), rounding_mode="floor")
 
 
 # The library's dropout, kernels/common/dropout.h, in wrapping int64.

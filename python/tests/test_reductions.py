@@ -161,6 +161,17 @@ def test_the_number_of_groups_is_asked_for_once(monkeypatch):
     assert dfgnn.scatter(x, index).size(0) == 8 and len(asked) == 2
 
 
+@pytest.mark.parametrize("reduce", ["min", "max"])
+def test_an_extreme_that_is_0_has_the_whole_gradient(reduce, device):
+    """torch's scatter_reduce gives half of it to the 0 of an empty group."""
+    x = torch.tensor([[0.], [1.], [2.]], device=device)
+    x = (x if reduce == "min" else -x).requires_grad_()
+    index = torch.tensor([0, 0, 1], device=device)
+    out = dfgnn.scatter(x, index, reduce=reduce)
+    out.sum().backward()
+    assert x.grad.flatten().tolist() == [1, 0, 1]
+
+
 def test_extremes_of_floats_run_by_kernels(monkeypatch):
     calls = []
     real = reductions.aggregate
