@@ -260,72 +260,29 @@ class Attention(_Kernel):
         values[self.out] = out.flatten(1)
 
 
-class Sum(_Kernel):
-    """out [N, F]: the sum or mean of the rows x [M, F] of the neighbours.
-
-    scales: a function (graph, dtype) that gives what rows of destinations and
-        those of sources are multiplied by, or None.
-    """
-
-    def __init__(self, op, x, out, dim, dtype, scales=None):
-        super().__init__(sum_settings())
-        self.op, self.x, self.out = op, x, out
-        self.dim, self.dtype, self.scales = dim, dtype, scales
-        self.reads, self.saves, self.makes = (x,), (), (out,)
-
-    def _problem(self, backward):
-        return _operators.problem(self.op, backward, self.dtype, 1, self.dim,
-                                self.settings, False)
-
-    def _fields(self, args, backward):
-        names = ["grad_out", "grad_value"] if backward else ["value", "out"]
-        if self.scales is not None:
-            names += ["scale_dst", "scale_src"]
-        return list(map(_execute.Field, names))
-
-    def _run(self, graph, backward, x):
-        call = self._call(graph, backward)
-        out = x.new_empty(graph.num_src if backward else graph.num_dst,
-                          self.dim)
-        tensors = [x, out]
-        if self.scales is not None:
-            tensors += self.scales(graph, self.dtype)
-        call.run(graph.device, tensors)
-        return out
-
-    def forward(self, graph, values, keep):
-        values[self.out] = self._run(graph, False, values[self.x])
-
-    def backward(self, graph, values, grads, wanted):
-        add(grads, self.x, self._run(graph, True, grads[self.out]))
-
-    def plain(self, graph, values):
-        fields = {"value": values[self.x]}
-        if self.scales is not None:
-            fields["scale_dst"], fields["scale_src"] = self.scales(
-                graph, self.dtype)
-        values[self.out], = sums(graph, self.op, fields)
-
-
 class Reduced(_Kernel):
-    """out [N, F]: messages reduced by an operator.
+    """out [N, F]: rows of neighbours, or messages, reduced by an operator.
 
     inputs: by field of the operator's inputs the name of a tensor, None where
         there is none: value [M, F], and edge_weight [E] of spmm-weighted or
         edge_attr [E, F'] with edge_weight [F, F'] and edge_bias [F], or
         edge_attr [E, F].
     listed: edge_attr is in the caller's order.
+    scales: a function (graph, dtype) that gives what rows of destinations and
+        those of sources are multiplied by, or None.
     """
 
-    def __init__(self, op, out, listed=False, **inputs):
+    def __init__(self, op, out, listed=False, scales=None, **inputs):
         super().__init__(sum_settings())
         self.op, self.out, self.listed = op, out, listed
-        self.spec = OPERATORS[op]
+        self.spec, self.scales = OPERATORS[op], scales
         self.inputs = {field: name for field, name in inputs.items()
                        if name is not None}
         args = {t.field: f"{out} {t.field}" for t in self.spec.outs if t.index}
         self.args = tuple(args.values())
-        self.names = dict(self.inputs, **args)  # by field
+        self.names = {**self.inputs, **args, "scale_dst": "scale_dst",
+                      "scale_src": "scale_src"}  # by field
+        self.value = self.inputs["value"]
         self.reads = tuple(self.inputs.values())
         again = {t.field for t in self.spec.backward
                  if t.flag == "none" or len(self.inputs) > 1}
@@ -336,20 +293,32 @@ class Reduced(_Kernel):
 
     def _shaped(self, field, tensor):
         """A tensor with a dimension of heads."""
-        if field not in self.inputs or field == "edge_attr" and \
-                "edge_weight" in self.inputs:
+        if field == "edge_attr" and "edge_weight" in self.inputs:
             return tensor
         by_row = field in ("value", "edge_attr") or self.op == "spmm-weighted"
         return tensor.unsqueeze(1 if by_row else 0)
 
+    def _given(self, graph, values):
+        """The tensors of an operator's call by field."""
+        fields = {field: self._shaped(field, values[name])
+                  for field, name in self.inputs.items()}
+        if self.scales is not None:
+            fields["scale_dst"], fields["scale_src"] = self.scales(
+                graph, fields["value"].dtype)
+        return fields
+
     def _first(self, graph, values):
         """The recipe, from the first of the graphs that a chain serves: they
         differ in numbers of rows alone."""
-        self.recipe = _operators.Recipe(graph, self.op, self.spec.given({
-            field: self._shaped(field, values[name])
-            for field, name in self.inputs.items()}), self.settings,
-            self.listed)
-        return self.recipe
+        recipe = _operators.Recipe(graph, self.op, self.spec.given(
+            self._given(graph, values)), self.settings, self.listed)
+        self.order = [self.names.get(field) for field, _ in recipe.places]
+        self.kept = [self.names[field] for field in recipe.kept]
+        self.grads = [(self.inputs.get(field), dtype)
+                      for (field, _), (_, shape, dtype, _, _) in zip(
+                          recipe.places, recipe.grads) if shape is not None]
+        self.recipe = recipe  # last, as another thread may look for it
+        return recipe
 
     def _problem(self, backward):
         return self.recipe.problem(backward)
@@ -357,40 +326,43 @@ class Reduced(_Kernel):
     def _fields(self, args, backward):
         return self.recipe.fields(backward)
 
+    def _run(self, graph, backward, values, names, more):
+        """Runs a pass: of the tensors with these names, and of more."""
+        if self.scales is not None:
+            values["scale_dst"], values["scale_src"] = self.scales(
+                graph, self.recipe.dtype)
+        self._call(graph, backward).run(
+            graph.device, [*map(values.get, names), *more])
+
     def forward(self, graph, values, keep):
-        recipe = self.recipe or self._first(graph, values)
-        outs = recipe.outs if keep else recipe.outs[:len(recipe.shown)]
-        value = values[self.inputs["value"]]
-        results = [value.new_empty((graph.num_dst, recipe.dim), dtype=dtype)
-                   for _, _, dtype, _ in outs]
-        self._call(graph, False).run(graph.device, [
-            *[values.get(self.inputs.get(field)) for field, _ in recipe.places],
-            *results])
-        values[self.out], *args = results
-        values.update(zip(self.args, args))
+        recipe, value = self.recipe, values[self.value]
+        if recipe is None:
+            recipe = self._first(graph, values)
+        out = values[self.out] = value.new_empty(graph.num_dst, recipe.dim)
+        results = [out]
+        if keep and self.args:
+            for name in self.args:
+                values[name] = torch.empty_like(out, dtype=torch.int32)
+                results.append(values[name])
+        self._run(graph, False, values, self.order, results)
 
     def backward(self, graph, values, grads, wanted):
-        recipe, grad, by_name, outs = self.recipe, grads[self.out], {}, []
-        for (field, _), (_, shape, dtype, _, _) in zip(recipe.places,
-                                                       recipe.grads):
-            name = self.inputs.get(field)
-            if shape is None:
-                continue
-            if name in wanted:
-                by_name[name] = torch.empty_like(
-                    values[name], dtype=dtype) if name in values else \
-                    grad.new_empty((graph.num_src, recipe.dim))
-            outs.append(by_name.get(name))
-        self._call(graph, True).run(graph.device, [
-            *[values[self.names[field]] for field in recipe.kept], grad, *outs])
-        for name, grad in by_name.items():
-            add(grads, name, grad if grad.dtype is recipe.dtype
-                else grad.to(recipe.dtype))
+        dtype, grad, results = self.recipe.dtype, grads[self.out], []
+        for name, kind in self.grads:
+            if name not in wanted:
+                results.append(None)
+            elif name in values:
+                results.append(torch.empty_like(values[name], dtype=kind))
+            else:
+                results.append(grad.new_empty(graph.num_src, self.recipe.dim))
+        self._run(graph, True, values, self.kept, [grad, *results])
+        for (name, kind), result in zip(self.grads, results):
+            if result is not None:
+                add(grads, name, result if kind is dtype else result.to(dtype))
 
     def plain(self, graph, values):
-        fields = {field: self._shaped(field, values[name])
-                  for field, name in self.inputs.items()}
-        for field in fields:
+        fields = self._given(graph, values)
+        for field in self.inputs:
             if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
                 fields[field] = reordered(graph, fields[field])
         out, = sums(graph, self.op, fields)

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import _ways
-from .._kernel_links import ByEdge, Reduced, Sum
+from .._kernel_links import ByEdge, Reduced
 from .._links import Finish, Linear as Product, Normalized, Own
 from .._loops import gcn_weights
 from .._remember import is_stamped, note, stamp
@@ -86,8 +86,8 @@ def _gcn(graph, settings, static, x, weight, bias, edge_weight):
         return None
     links = [Product("x", ("weight",), (), (), "h")]
     if edge_weight is None:
-        links.append(Sum("spmm-sum", "h", "sums", weight.size(0),
-                         x.dtype, normalization))
+        links.append(Reduced("spmm-sum", "sums", scales=normalization,
+                             value="h"))
     else:
         links += [ByEdge("edge_weight", "by edge"),
                   Reduced("spmm-weighted", "sums", value="h",
@@ -128,14 +128,6 @@ def _optional(name):
     return () if name is None else (name,)
 
 
-def _reduced(op, x, out, width, dtype, weight=None):
-    """The link that reduces neighbours."""
-    if weight is None and op.startswith("spmm"):
-        return Sum(op, x, out, width, dtype)
-    return Reduced(op if weight is None else "spmm-weighted", out, value=x,
-                   edge_weight=weight)
-
-
 @recipe("x x_dst w_sums b_sums w_own b_own edge_weight")
 def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
                 b_own, edge_weight):
@@ -162,7 +154,8 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
     if not fits(w_sums, b_sums, x.size(1)):
         return None
     result = "whole" if normalize else "out"
-    links += [_reduced(op, "x", "sums", x.size(1), x.dtype, weight),
+    links += [Reduced(op if weight is None else "spmm-weighted", "sums",
+                      value="x", edge_weight=weight),
               Product("sums", ("w_sums",), _optional(biases[0]), (), result,
                       None if w_own is None else "own")]
     return links + [Normalized("whole", "out")] if normalize else links
@@ -180,7 +173,7 @@ def gin(state, x, edge_index, size=None):
 def _gin(graph, settings, op, x, x_dst, eps):
     if x_dst is not None and x_dst.size(1) != x.size(1):
         return None
-    return [_reduced(op, "x", "sums", x.size(1), x.dtype),
+    return [Reduced(op, "sums", value="x"),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from .... import _remember, _ways
 from ...._autograd import Kind, Recorded, by_operations, wants_gradient
 from ...._execute import generation
-from ...._kernel_links import ByEdge, Reduced, Sum
+from ...._kernel_links import ByEdge, Reduced
 from ...._modes import autocasting, in_transform, needs_composite
 from ....errors import UnsupportedError
 from ....hetero import HeteroGraph
@@ -154,13 +154,10 @@ def _links(graph, op, weighted, table):
     key = ("relation sums", op, generation(), table.dtype, table.size(1))
     recipes = graph.handle.recipes
     if key not in recipes:
-        if op in ("spmm-sum", "spmm-mean"):
-            links = [Sum(op, "x", "sums", table.size(1), table.dtype)]
-        elif not weighted:
-            links = [Reduced(op, "sums", value="x")]
-        else:
-            links = [ByEdge("edge_weight", "by edge"),
-                     Reduced(op, "sums", value="x", edge_weight="by edge")]
+        links = [Reduced(op, "sums", value="x",
+                         edge_weight="by edge" if weighted else None)]
+        if weighted:
+            links.insert(0, ByEdge("edge_weight", "by edge"))
         recipes.setdefault(key, links)
     return recipes[key]
 
