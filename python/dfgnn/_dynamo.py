@@ -17,6 +17,7 @@ from operator import is_
 import torch
 
 from ._fx import line_of
+from ._names import outside_of
 from ._trace import TraceError
 from ._trace_errors import is_users
 
@@ -405,7 +406,7 @@ def _classes(about):
     waiting = list(functions.values())
     while waiting:
         function = waiting.pop()
-        for one in _named(function):
+        for one in outside_of(function):
             new = {}
             if isinstance(one, type):
                 _add(one, classes, new)
@@ -429,20 +430,3 @@ def _add(kind, classes, functions, whole=False):
             value = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(value, types.FunctionType):
                 functions[id(value)] = value
-
-
-def _named(function):
-    """The values that a function finds by name outside of itself."""
-    codes, names = [function.__code__], []
-    while codes:
-        code = codes.pop()
-        names += code.co_names
-        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    there = function.__globals__
-    values = [there[name] for name in names if name in there]
-    for cell in function.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # it is empty yet
-            pass
-    return values

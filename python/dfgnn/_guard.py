@@ -22,7 +22,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from . import _known_paths, _measure, _remember, graph
+from . import _measure, _remember, _ways, graph
 from ._modes import compiling, torchs_cuda_graphs
 from ._step_times import tensors_in
 from .convert import graphs_of
@@ -370,7 +370,7 @@ class Race:
     def known(self, key):
         """Ends the race if an earlier process has."""
         self.key = key
-        times = _known_paths.look_up(key)
+        times = _ways.look_up(key)
         if times is None or times.keys() != self.samples.keys():
             return
         self.samples = {path: [(ms, None)] for path, ms in times.items()}
@@ -383,7 +383,7 @@ class Race:
         own, kernels = map(self.milliseconds, (OWN, KERNELS))
         self.winner, self.ready = winner, False
         if clear:
-            _known_paths.keep(self.key, {OWN: own / self.rows,
+            _ways.store(self.key, {OWN: own / self.rows,
                                          KERNELS: kernels / self.rows})
         self.reason = f"a call takes {own:.3g} ms {self.words[0]}, " \
             f"{kernels:.3g} ms {self.words[1]}{why}"
@@ -463,7 +463,7 @@ class Guard:
             race = self.races[recorded] = Race(self.words)
         sample = race.sample(tensors)
         if race.steps == WARM + 1 and race.key is None and _measure.enabled:
-            race.known(_known_paths.key_of(layer, parts, recorded,
+            race.known(_ways.key_of(layer, parts, recorded,
                                            graphs_of) or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
                 (race.steps - WARM) % RUN in (1, 2) or _measure.compiling()):

@@ -84,12 +84,21 @@ def _global_names(code):
     return tuple(dict.fromkeys(names))
 
 
-def surroundings(function, depth=0):
-    """The values that a function finds in its module and where it was
+def outside_of(function):
+    """The values that a function finds by name in its module and where it was
     defined."""
     names = function.__globals__
-    values = [plain(names[name], depth)
-              for name in _global_names(function.__code__) if name in names]
-    values += [plain(cell.cell_contents, depth)
-               for cell in function.__closure__ or ()]
-    return (*values, plain(function.__defaults__ or (), depth))
+    values = [names[name] for name in _global_names(function.__code__)
+              if name in names]
+    for cell in function.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # it is empty yet
+            pass
+    return values
+
+
+def surroundings(function, depth=0):
+    """What makes a function another one: outside_of() and its defaults."""
+    return (*[plain(value, depth) for value in outside_of(function)],
+            plain(function.__defaults__ or (), depth))

@@ -18,7 +18,6 @@ from ._evaluators import inverse_root, keep_factors
 from ._execute import Settings, sum_settings
 from ._fallbacks import say_once, say_unfused
 from ._operators import OPERATORS, input_of
-from ._remember import note_graph
 from ._torch_library import Call, Family, place
 from .errors import UnsupportedError
 
@@ -381,12 +380,8 @@ def _ready(call):
         if parsed.symmetric:
             tensors += normalization(graph, tensors[0].dtype)
     inputs = [None if n is None else tensors[n] for n in parsed.order]
-    recipes = graph.handle.recipes
-    recipe = recipes.get(key)
-    if recipe is None:
-        recipe = recipes.setdefault(key, _operators.recipe(
-            graph, parsed.spec.name, inputs, parsed.settings))
-    note_graph(graph)
+    recipe = _execute.kept(graph, key, lambda: _operators.recipe(
+        graph, parsed.spec.name, inputs, parsed.settings))
     return parsed, graph, recipe, inputs, \
         None if parsed.seed is None else tensors[parsed.seed]
 

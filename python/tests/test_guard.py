@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dfgnn
 from conftest import random_edges
-from dfgnn import _guard, _known_paths, _measure, _remember, graph
+from dfgnn import _guard, _measure, _remember, _ways, graph
 from dfgnn._guard import KERNELS, OWN, Guard, Guards, guarded
 
 STEPS = _guard.MOST_STEPS
@@ -492,7 +492,7 @@ def file(monkeypatch, tmp_path):
     """The file of decisions."""
     monkeypatch.setenv("DFGNN_STORE", f"{tmp_path}/t.db")
     monkeypatch.setattr(_measure, "enabled", True)
-    monkeypatch.setattr(_known_paths, "_files", {})
+    monkeypatch.setattr(_ways, "_files", {})
     return tmp_path / "t.db.paths"
 
 
@@ -503,7 +503,7 @@ def test_a_clear_decision_is_known_to_later_processes(clock, file, own, kernels,
     first = layer(clock, own, kernels)
     train(first)
     assert first.paths.count(KERNELS) > _guard.WARM
-    _known_paths._files.clear()
+    _ways._files.clear()
     # even if it would be wrong now
     second = layer(clock, kernels, own)
     guard = second._dfgnn_guard
@@ -538,7 +538,7 @@ def test_nothing_is_kept_where_nothing_is_measured(clock, file, monkeypatch):
 
 def races(one, x=torch.ones(2, 3), steps=STEPS):
     """Whether a layer takes both paths after its warm-up."""
-    _known_paths._files.clear()
+    _ways._files.clear()
     for _ in range(steps):
         one(x).sum().backward()
     return len(set(one.paths[_guard.WARM:])) == 2
@@ -611,7 +611,7 @@ def test_a_layer_that_cannot_be_described_races(clock, file, monkeypatch):
 
 
 def test_a_full_file_begins_anew(clock, file, monkeypatch):
-    monkeypatch.setattr(_known_paths, "MOST_BYTES", 100)
+    monkeypatch.setattr(_ways, "MOST_BYTES", 100)
     for width in range(3, 6):
         one = layer(clock, (1, 1), (5, 5))
         one.weight = nn.Parameter(torch.ones(width))
@@ -650,7 +650,7 @@ def test_the_file_lies_beside_the_store_that_is_written(monkeypatch):
             monkeypatch.delenv(name)
         else:
             monkeypatch.setenv(name, value)
-        assert _known_paths.place() == expected
+        assert _ways.place() == expected
 
 
 def test_a_step_that_is_recorded_has_no_marks(monkeypatch):

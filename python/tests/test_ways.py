@@ -6,7 +6,7 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn import _known_paths, _measure, _ways, recordings
+from dfgnn import _measure, _ways, recordings
 from conftest import random_edges
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -18,7 +18,7 @@ def file(monkeypatch, tmp_path):
     """The file of times."""
     monkeypatch.setenv("DFGNN_STORE", f"{tmp_path}/t.db")
     monkeypatch.setattr(_measure, "enabled", True)
-    monkeypatch.setattr(_known_paths, "_files", {})
+    monkeypatch.setattr(_ways, "_files", {})
     _ways._changed()
     yield tmp_path / "t.db.paths"
     monkeypatch.undo()
@@ -35,7 +35,7 @@ def times(monkeypatch):
 
 
 def later_process():
-    _known_paths._files.clear()
+    _ways._files.clear()
     _ways._changed()
 
 
