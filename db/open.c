@@ -215,6 +215,11 @@ static dfgnn_status open_read(dfgnn_store *store, const header *h) {
   if (!network) {
     rc = sqlite3_exec(store->db, "SELECT 1 FROM sqlite_schema LIMIT 1", NULL,
                       NULL, NULL);
+    if (rc == SQLITE_READONLY_ROLLBACK)
+      return dfgnn__fail(DFGNN_ERROR_STORE,
+                         "%s: a change of it was cut off, which %s-journal "
+                         "takes back: open it once with sqlite3",
+                         store->path, store->path);
     if (!h->wal || !cannot_lock(rc))
       return rc ? dfgnn__store_fail(store, rc, "cannot be read") : DFGNN_OK;
   }
@@ -267,9 +272,12 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
     status = dfgnn__schema_check(store);
   if (!status)
     status = limit_pages(store);
+  /* One page is written; a kill would leave a journal that no reader may play
+   * back. */
   if (!status && !h->wal)
-    status = dfgnn__store_execute(store, "PRAGMA journal_mode = WAL",
-                                  "cannot be opened for writing");
+    status = dfgnn__store_execute(
+        store, "PRAGMA journal_mode = MEMORY; PRAGMA journal_mode = WAL",
+        "cannot be opened for writing");
   return status;
 }
 

@@ -75,6 +75,17 @@ db.commit()' "$1" "$2"
   says "newer.db.*9999"
   cmp -s "$work/newer.db" "$work/before" || fail "the file is changed"
 
+  promise "a change that another program was cut off in is told of"
+  cat "$work/site.db" >"$work/cut.db"
+  python3 -c 'import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("pragma cache_size = 1")
+db.execute("begin")
+for i in range(3000):
+    db.execute("insert into ban values (?)", (f"b{i}",))
+os.kill(os.getpid(), 9)' "$work/cut.db" 2>/dev/null
+  bad "$work/cut.db" "cut.db-journal.*sqlite3"
+
   promise "a store of a thousand strange bans is told of in few lines"
   cp "$work/good.db" "$work/bans.db"
   sql "$work/bans.db" "with recursive c(x) as (select 1 union all select x + 1
