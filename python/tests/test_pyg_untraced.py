@@ -12,7 +12,8 @@ import torch
 pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from torch_geometric.nn import GeneralConv, Linear, aggr  # noqa: E402
+from torch_geometric.nn import (  # noqa: E402
+    GATConv, GeneralConv, Linear, aggr)
 from torch_geometric.utils import scatter, softmax  # noqa: E402
 
 from traced_layers import (  # noqa: E402
@@ -382,3 +383,28 @@ def test_a_layer_that_reads_of_its_class_does_not_compare_it():
     fast, report = accelerated(layer)
     same([fast(e, x=x)], [layer(e, x=x)])
     assert not report.kept
+
+
+def _edge_less(self, x, edge_index):
+    return self.lin(x)
+
+
+@pytest.mark.parametrize("place, name, patch", [
+    (GATConv, "forward", lambda theirs: _edge_less),
+    (sys.modules[GATConv.__module__], "softmax",
+     lambda theirs: lambda *args, **kwargs: 2 * theirs(*args, **kwargs))],
+    ids=["class", "module"])
+def test_what_somebody_puts_into_pyg_is_called(monkeypatch, place, name, patch):
+    monkeypatch.setattr(place, name, patch(getattr(place, name)))
+    layer, e, x = GATConv(W, W).double(), edges(), torch.randn(N, W).double()
+    fast, report = accelerated(layer, guard=False)
+    assert not report.swapped
+    same([fast(x, e)], [layer(x, e)])
+
+
+def test_a_forward_that_comes_later_is_called(monkeypatch):
+    layer, x = Own().double(), torch.randn(N, W).double()
+    fast, _ = accelerated(layer, guard=False)
+    fast(edges(), x=x)
+    monkeypatch.setattr(Own, "forward", lambda self, e, x: 3 * x)
+    same([fast(edges(), x=x)], [3 * x])

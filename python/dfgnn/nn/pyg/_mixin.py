@@ -254,6 +254,14 @@ class Row(NamedTuple):
     relation: Optional[tuple] = None
 
 
+def _forward_of(base):
+    """The forward that a class of PyG's kind has when it is called."""
+    @functools.wraps(base.forward)
+    def forward(self, *args, **kwargs):
+        return base.forward(self, *args, **kwargs)
+    return forward
+
+
 def fuse(base, row, **names):
     """The class with kernels for a class of PyG."""
     names = {"__doc__": base.__doc__, **names, "_dfgnn_base": base,
@@ -269,7 +277,8 @@ def fuse(base, row, **names):
         if theirs is not None:
             names[name] = functools.wraps(theirs)(make(
                 with_wide_edges(theirs)))
+    names.setdefault("forward", _forward_of(base))
     if row.node is not None:
-        names["forward"] = first(row.node)(names.get("forward", base.forward))
-    names["forward"] = guarded(names.get("forward", base.forward))
+        names["forward"] = first(row.node)(names["forward"])
+    names["forward"] = guarded(names["forward"])
     return type(base.__name__, (Fused, base), names)

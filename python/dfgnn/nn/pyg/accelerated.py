@@ -1,5 +1,9 @@
 """The class of dfgnn.nn.pyg that dfgnn.accelerate() gives a layer of PyG."""
 
+import functools
+import sys
+import types
+
 from torch_geometric.nn import MessagePassing
 
 from ..._over import own
@@ -15,9 +19,29 @@ _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
 
 
+_LIBRARIES = {"torch_geometric", "torch", "dfgnn", "abc"}
+
+
+def _is_foreign(value):
+    value = getattr(value, "__func__", value)
+    return isinstance(value, functools.partial) or isinstance(
+        value, types.FunctionType) and value.__globals__.get(
+            "__name__", "").partition(".")[0] not in _LIBRARIES
+
+
+def _is_patched(kind):
+    """Whether somebody has put a function of their own into a class of PyG, or
+    in the place of one that its module calls, such as another softmax."""
+    return any(_is_foreign(value) for base in kind.__mro__
+               if base.__module__.startswith("torch_geometric.")
+               for scope in (base, sys.modules[base.__module__])
+               for value in list(vars(scope).values()))
+
+
 def with_kernels(kind):
     """The class with kernels for a class of PyG, or None."""
-    return CLASSES.get(kind, UNITS.get(kind))
+    ours = CLASSES.get(kind, UNITS.get(kind))
+    return None if ours is None or _is_patched(kind) else ours
 
 
 def detail(module):
@@ -30,7 +54,7 @@ def detail(module):
 
 def traced(kind):
     """A class that traces the messages of a layer's class, or None."""
-    if kind in CLASSES or not issubclass(kind, MessagePassing) or \
+    if not issubclass(kind, MessagePassing) or \
             _traced.traceable(kind) is not None:
         return None
     return _traced.traced_class(kind)
