@@ -58,6 +58,15 @@ def ways():
         yield lambda **taken: stack.enter_context(_ways.forced(**taken))
 
 
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A store of the test's own, which contexts read that are made in it."""
+    from dfgnn import _handle
+    monkeypatch.setenv("DFGNN_STORE", str(tmp_path / "own.db"))
+    monkeypatch.setattr(_handle, "_contexts", {})
+    return tmp_path / "own.db"
+
+
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request):
     if request.param == "cuda":

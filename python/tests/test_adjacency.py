@@ -16,6 +16,7 @@ import dfgnn  # noqa: E402
 from dfgnn import nn  # noqa: E402
 
 from conftest import close  # noqa: E402
+from test_layers import pair  # noqa: E402
 
 N = 12
 
@@ -68,13 +69,6 @@ def weighted(num_src=N, num_dst=N, loops=True):
         matrix.fill_diagonal_(0)
     rows, columns = matrix.nonzero().t()
     return matrix, torch.stack([columns, rows]), matrix[rows, columns]
-
-
-def pair(name, *args, **options):
-    theirs = getattr(pyg, name)(*args, **options)
-    mine = getattr(nn, name)(*args, **options)
-    mine.load_state_dict(theirs.state_dict())
-    return theirs, mine
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -212,17 +212,6 @@ def test_gradients_of_two_orders_are_torchs(program, graph):
             check_dtype=False)
 
 
-@by_name
-def test_gradcheck_and_gradgradcheck(program, graph):
-    given = arguments(program)
-    leaves, paths = flatten(given)
-
-    def run(*leaves):
-        return tuple(outputs(program(graph, **rebuilt(given, paths, leaves))))
-    assert torch.autograd.gradcheck(run, leaves, fast_mode=True)
-    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
-
-
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16,
                                   torch.bfloat16])
 def test_types_of_16_and_32_bits(kind, graph):

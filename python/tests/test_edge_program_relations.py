@@ -1,9 +1,5 @@
 """Edge programs with values of relations, angles, and axes that change places."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -83,32 +79,21 @@ def test_axes_are_permuted_and_sliced(graph):
     torch.testing.assert_close(out, want)
 
 
-TUNED = """
-import torch
-import dfgnn
-
-@dfgnn.edge_program
-def gated(i, j):
-    return torch.sigmoid(i.q + j.k) * torch.tanh(j.k)
-
-graph = dfgnn.as_graph(torch.randint(0, 40, (2, 300)), 40)
-tensors = {"i": {"q": torch.randn(40, 8, requires_grad=True)},
-           "j": {"k": torch.randn(40, 8)}}
-for backward in (False, True):
-    before = dfgnn.explain(graph, gated, **tensors, backward=backward)
-    assert before["source"] == "rule", before
-    assert before["variant"].startswith("cpu.program.blocks/"), before
-    report = dfgnn.tune(graph, gated, **tensors, backward=backward, budget=.2)
-    assert report["measured"] > 0 and report["wrong"] == 0, report
-    after = dfgnn.explain(graph, gated, **tensors, backward=backward)
-    assert after["source"] == "exact", after
-    assert after["variant"] == report["variant"], (after, report)
-gated(graph, **tensors).sum().backward()
-"""
-
-
-def test_a_program_is_tuned_and_its_choice_explained(tmp_path):
-    where = dict(os.environ, DFGNN_STORE=str(tmp_path / "programs.db"))
-    ran = subprocess.run([sys.executable, "-c", TUNED], env=where, text=True,
-                         capture_output=True)
-    assert ran.returncode == 0, ran.stderr
+def test_a_program_is_tuned_and_its_choice_explained(store):
+    @edge_program
+    def gated(i, j):
+        return torch.sigmoid(i.q + j.k) * torch.tanh(j.k)
+    graph = dfgnn.as_graph(torch.randint(0, 40, (2, 300)), 40)
+    tensors = {"i": {"q": torch.randn(40, 8, requires_grad=True)},
+               "j": {"k": torch.randn(40, 8)}}
+    for backward in (False, True):
+        before = dfgnn.explain(graph, gated, **tensors, backward=backward)
+        assert before["source"] == "rule"
+        assert before["variant"].startswith("cpu.program.blocks/")
+        report = dfgnn.tune(graph, gated, **tensors, backward=backward,
+                            budget=.2)
+        assert report["measured"] > 0 and report["wrong"] == 0
+        after = dfgnn.explain(graph, gated, **tensors, backward=backward)
+        assert after["source"] == "exact"
+        assert after["variant"] == report["variant"]
+    gated(graph, **tensors).sum().backward()

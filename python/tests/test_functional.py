@@ -2,7 +2,6 @@
 mode that torch may put them in."""
 
 import logging
-import pickle
 
 import pytest
 import torch
@@ -343,15 +342,6 @@ def test_deterministic_algorithms_repeat_bit_by_bit(device):
         torch.use_deterministic_algorithms(False)
     for run in runs[1:]:
         assert all(torch.equal(a, b) for a, b in zip(runs[0], run))
-
-
-def test_a_model_pickles_with_its_graph():
-    from dfgnn.nn import GATConv
-    layer = GATConv(8, 4)
-    graph = dfgnn.as_graph(random_edges(14, 14, 60), 14)
-    copy, again = pickle.loads(pickle.dumps((layer, graph)))
-    x = torch.randn(14, 8)
-    assert torch.equal(copy(x, again), layer(x, graph))
 
 
 def test_calls_of_several_types_share_a_graph():

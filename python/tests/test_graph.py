@@ -220,29 +220,15 @@ def test_explain_names_the_variant_and_every_other():
     assert found["source"] in ("rule", "model", "near")
 
 
-def test_tune_measures_and_later_plans_choose_by_it(tmp_path):
-    code = """
-import torch, dfgnn
-graph = dfgnn.generate("uniform:nodes=200,edges=2000,seed=1")
-report = dfgnn.tune(graph, "gt", 16, heads=2, budget=1.0)
-assert report["kept"] and report["measured"] > 0, report
-found = dfgnn.explain(graph, "gt", 16, heads=2)
-assert found["source"] == "exact", found
-assert found["variant"] == report["variant"]
-"""
-    run_python(code, DFGNN_STORE=str(tmp_path / "store.db"))
-
-
 def test_effort_measure_tunes_on_first_sight(tmp_path):
-    code = """
+    run_python("""
 import torch, dfgnn
 graph = dfgnn.generate("uniform:nodes=200,edges=2000,seed=1")
 x = torch.randn(200, 2, 16)
 dfgnn.gt_attention(graph, x, x, x)
 assert dfgnn.explain(graph, "gt", 16, heads=2)["source"] == "exact"
-"""
-    run_python(code, DFGNN_STORE=str(tmp_path / "store.db"),
-               DFGNN_EFFORT="measure", DFGNN_TUNE_BUDGET="1")
+""", DFGNN_STORE=str(tmp_path / "store.db"), DFGNN_EFFORT="measure",
+               DFGNN_TUNE_BUDGET="1")
 
 
 def run_python(code, **environment):

@@ -21,10 +21,8 @@ N, D = 300, 8
 
 
 @pytest.fixture(autouse=True)
-def measuring(tmp_path, monkeypatch):
+def measuring(store, monkeypatch):
     """Contexts of the test's own, with a store of its own."""
-    monkeypatch.setenv("DFGNN_STORE", str(tmp_path / "own.db"))
-    monkeypatch.setattr(_handle, "_contexts", {})
     monkeypatch.setattr(_measure, "_measured", set())
     monkeypatch.setattr(_measure, "enabled", True)
     monkeypatch.setattr(_measure, "MOST_S", 60.)  # the machine may be busy
@@ -263,12 +261,10 @@ def rows_of(store):
         return sorted(map(repr, opened.execute("SELECT * FROM measurement")))
 
 
-def test_a_killed_process_has_measured_for_the_next(tmp_path):
+def test_a_killed_process_has_measured_for_the_next(store):
     """Two at once, which share the store, and then this one."""
-    store = str(tmp_path / "own.db")
-    env = {**os.environ, "DFGNN_MEASURE": "", "DFGNN_STORE": store,
-           "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__),
-                                          *sys.path])}
+    env = {**os.environ, "DFGNN_MEASURE": "", "PYTHONPATH": os.pathsep.join(
+        [os.path.dirname(__file__), *sys.path])}
     both = [subprocess.Popen([sys.executable, "-c", TEN_STEPS], env=env,
                              text=True, stdout=subprocess.PIPE)
             for _ in range(2)]

@@ -422,12 +422,6 @@ def test_a_layer_without_a_kernel_takes_the_steps(monkeypatch):
     close(again, out, 1e-12)
 
 
-def test_a_captured_step_keeps_its_graphs():
-    layer, (x, edges) = call_of(LAYERS["GAT"](), torch.float32)
-    step = dfgnn.capture(lambda: layer(x, edges).sum())
-    close(step(), layer(x, edges).sum(), 1e-6)
-
-
 def test_calls_die_with_their_graph():
     import gc
     import weakref

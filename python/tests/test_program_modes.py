@@ -9,14 +9,7 @@ import dfgnn
 from dfgnn.programs import TraceError, edge_program
 
 from conftest import random_edges, to
-
-N, M, E = 7, 9, 30
-
-
-@edge_program
-def attention(i, j, e):
-    score = (i.q * (j.k + e.x)).sum(-1) / 2 ** .5
-    return dfgnn.softmax(score) * (j.v + e.x)
+from test_edge_program import E, M, N, attention
 
 
 @edge_program(reduce=None)

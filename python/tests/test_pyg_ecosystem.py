@@ -15,6 +15,7 @@ import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import fast_copy, random_edges
 from fuzz_pyg import Watch, near
+from relation_cases import compare
 
 N, WIDTH, OUT = 24, 6, 4
 KINDS = (["paper", "author"], [
@@ -34,28 +35,12 @@ def x():
 
 def hetero():
     count = {"paper": N, "author": 11}
-    x = {kind: torch.randn(count[kind], WIDTH, dtype=torch.float64)
+    x = {kind: torch.randn(count[kind], WIDTH, dtype=torch.float64,
+                           requires_grad=True)
          for kind in KINDS[0]}
     edges = {kind: random_edges(count[kind[0]], count[kind[2]], 50)
              for kind in KINDS[1]}
     return x, edges
-
-
-def compare_hetero(plain, fast):
-    x, edges = hetero()
-    results = []
-    for model in (plain, fast):
-        given = {k: v.clone().requires_grad_() for k, v in x.items()}
-        out = model(given, edges)
-        sum(v.square().sum() for v in out.values()).backward()
-        results.append((out, {k: v.grad for k, v in given.items()}, {
-            n: p.grad for n, p in model.named_parameters()}))
-    for one, other in zip(*results):
-        assert one.keys() == other.keys()
-        for key in one:
-            if one[key] is not None:
-                near(other[key], one[key], 1e-9, str(key))
-    return results
 
 
 class Net(torch.nn.Module):
@@ -88,7 +73,7 @@ def test_to_hetero(kind, when):
     assert watch.count
     plain = copy.deepcopy(model)
     dfgnn.accelerate(plain, undo=True)
-    compare_hetero(plain, model)
+    compare(plain, model, list(x.values()), lambda m: m(x, edges), 1e-9)
     x["author"] = None
     with pytest.raises((AttributeError, TypeError)) as theirs:
         plain(x, edges)
@@ -96,46 +81,14 @@ def test_to_hetero(kind, when):
         model(x, edges)
 
 
-def test_hetero_conv():
-    plain = G.HeteroConv({kind: G.SAGEConv((-1, -1), OUT) if i else
-                          G.GCNConv(-1, OUT)
-                          for i, kind in enumerate(KINDS[1])}).double()
-    x, edges = hetero()
-    plain(x, edges)
-    fast = copy.deepcopy(plain)
-    assert len(dfgnn.accelerate(fast).swapped) == 4
-    compare_hetero(plain, fast)
-
-
-@pytest.mark.parametrize("kind", ["HGTConv", "HANConv"])
-def test_heterogeneous_layers(kind):
-    plain = getattr(G, kind)(WIDTH, 8, KINDS, heads=2).double()
-    with torch.no_grad():
-        for parameter in plain.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    fast = fast_copy(plain)
-    with Watch() as watch:
-        compare_hetero(plain, fast)
-    assert watch.count
-
-
 def test_hgt_is_right_when_a_hook_looks_on():
     plain = G.HGTConv(WIDTH, 8, KINDS, heads=2).double()
     fast = fast_copy(plain)
     seen = []
     fast.register_message_forward_hook(lambda m, i, out: seen.append(out))
-    compare_hetero(plain, fast)
-    assert len(seen) == 1
-
-
-def test_hgt_reads_edges_that_changed():
-    plain = G.HGTConv(WIDTH, 8, KINDS, heads=2).double()
-    fast = fast_copy(plain)
     x, edges = hetero()
-    fast(x, edges)
-    edges[KINDS[1][1]][0] = 2
-    for kind, out in fast(x, edges).items():
-        near(out, plain(x, edges)[kind], 1e-10, kind)
+    compare(plain, fast, list(x.values()), lambda m: m(x, edges), 1e-9)
+    assert len(seen) == 1
 
 
 # ---- explanations -----------------------------------------------------------
@@ -206,18 +159,6 @@ def test_certain_dropout_leaves_nothing(x, edges):
     assert not layer(x, edges).any()
 
 
-def test_autocast_layers_have_pygs_types(x, edges):
-    x = x.float()
-    for name in ("GCNConv", "GATConv", "GATv2Conv", "TransformerConv",
-                 "SAGEConv", "AGNNConv"):
-        widths = () if name == "AGNNConv" else (WIDTH, OUT)
-        bias = {} if name == "AGNNConv" else {"bias": False}
-        plain = getattr(G, name)(*widths, **bias)
-        fast = fast_copy(plain)
-        with torch.autocast("cpu", torch.bfloat16):
-            assert fast(x, edges).dtype == plain(x, edges).dtype, name
-
-
 # ---- compilation -------------------------------------------------------------
 
 def compiled(model, whole=True):
@@ -233,23 +174,6 @@ def compiles_whole(model, *args):
     except torch._dynamo.exc.Unsupported:
         return False
     return True
-
-
-@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GraphConv",
-                                  "GATConv", "GATv2Conv", "TransformerConv",
-                                  "SGConv"])
-def test_compiled_whole_and_by_kernels(name, x, edges):
-    layer = getattr(ours, name)(WIDTH, OUT).double()
-    x = x.requires_grad_()
-    expected = layer(x, edges)
-    grad, = torch.autograd.grad(expected.square().sum(), x)
-    whole = compiled(layer)
-    with Watch() as watch:
-        found = whole(x, edges)
-        again, = torch.autograd.grad(found.square().sum(), x)
-    assert watch.count
-    near(found, expected, 1e-10)
-    near(again, grad, 1e-10)
 
 
 @pytest.mark.parametrize("name, fields", [

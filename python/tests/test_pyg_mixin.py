@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import logging
 import pickle
 
 import pytest
@@ -13,7 +12,6 @@ from torch_geometric.nn import MessagePassing
 import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import fast_copy, random_edges
-from dfgnn import _fallbacks
 from fuzz_pyg import Watch, near
 
 N, F = 20, 6
@@ -61,16 +59,6 @@ def test_the_issues_layers_are_all_there():
     missing = [n for n in names if not hasattr(ours, n + "Conv")]
     assert not missing and hasattr(ours, "APPNP")
     assert len(ours.CLASSES) == len(names) + 1
-
-
-@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv",
-                                  "TransformerConv", "GatedGraphConv"])
-def test_a_new_layer_takes_kernels(name, x, edges):
-    theirs, mine = pairs(name, F, 4) if name != "GatedGraphConv" else \
-        pairs(name, F, 2)
-    out, count = kernels(lambda: mine(x, edges))
-    assert count
-    near(out, theirs(x, edges), 1e-12)
 
 
 @pytest.mark.parametrize("kind", [
@@ -210,13 +198,6 @@ def test_a_subclass_that_changes_no_message_takes_kernels(x, edges):
     near(out, theirs(x, edges).relu(), 1e-12)
 
 
-def test_a_method_of_one_layer_may_be_replaced(x, edges):
-    theirs, mine = pairs("GINConv", torch.nn.Linear(F, 3))
-    mine.message = lambda x_j: 2 * x_j
-    theirs.message = lambda x_j: 2 * x_j
-    near(mine(x, edges), theirs(x, edges), 1e-12)
-
-
 def test_decomposed_layers_are_pygs(x, edges):
     theirs, mine = pairs("GCNConv", F, 4)
     mine.decomposed_layers = theirs.decomposed_layers = 2
@@ -227,32 +208,12 @@ def test_decomposed_layers_are_pygs(x, edges):
     assert kernels(lambda: mine(x, edges))[1]
 
 
-def test_an_edge_mask_explains_and_goes(x, edges):
-    theirs, mine = pairs("GCNConv", F, 4)
-    plain = mine(x, edges)
-    mask = torch.rand(edges.size(1), dtype=torch.float64)
-    for layer in (theirs, mine):
-        layer.explain = True
-        layer._edge_mask = mask
-        layer._loop_mask = edges[0] != edges[1]
-    masked = mine(x, edges)
-    near(masked, theirs(x, edges), 1e-12)
-    assert not torch.allclose(masked, plain)
-    mine.explain = False
-    out, count = kernels(lambda: mine(x, edges))
-    assert count
-    near(out, plain, 1e-12)
-
-
-def test_why_is_said_once(x, edges, caplog):
-    _fallbacks._said.clear()
+def test_why_is_said_once(x, edges, said):
     layer = ours.SAGEConv(F, 4, aggr="median").double()
-    with caplog.at_level(logging.INFO, "dfgnn"):
+    for _ in range(2):
         layer(x, edges)
-        layer(x, edges)
-    said = [r.message for r in caplog.records if r.name == "dfgnn"]
-    assert said == ["SAGEConv takes PyG's own path: no kernel reduces by "
-                    "MedianAggregation"]
+    assert said.messages == ["SAGEConv takes PyG's own path: no kernel "
+                             "reduces by MedianAggregation"]
 
 
 @pytest.mark.parametrize("node", [N + 3, -1])
@@ -364,13 +325,6 @@ def test_devices_without_kernels_take_pygs_path(make, width):
     assert layer(x, edges, *more).device.type == "meta"
 
 
-def test_an_edge_index_that_is_written_to_is_read_anew(x, edges):
-    theirs, mine = pairs("GCNConv", F, 4)
-    mine(x, edges)
-    edges[0, :10] = 3
-    near(mine(x, edges), theirs(x, edges), 1e-12)
-
-
 def test_layers_take_a_graph_of_ours(x, edges):
     graph = dfgnn.as_graph(edges, N)
     for name in ("GCNConv", "SAGEConv", "GATConv", "GATv2Conv",
@@ -422,28 +376,3 @@ def test_what_transforms_operations_sees_pygs(where, x, edges):
     out, count = kernels(lambda: mine(x, edges))
     assert count  # and later calls are untouched
     near(out, before, 1e-12)
-
-
-def test_gradients_of_gradients(x, edges):
-    theirs, mine = pairs("GCNConv", F, 4)
-    found = []
-    for layer in (theirs, mine):
-        first, = torch.autograd.grad(layer(x, edges).pow(3).sum(), x,
-                                     create_graph=True)
-        found.append(torch.autograd.grad(first.square().sum(), x)[0])
-    near(found[1], found[0], 1e-9)
-
-
-def test_scripting_gets_pygs_layer(x, edges):
-    theirs, mine = pairs("SAGEConv", F, 4)
-    scripted = torch.jit.script(mine)
-    near(scripted(x, edges), theirs(x, edges), 1e-12)
-    assert isinstance(mine, ours.SAGEConv)
-
-
-def test_importing_dfgnn_imports_no_pyg():
-    import subprocess
-    import sys
-    program = ("import sys, dfgnn; assert dfgnn.accelerate; "
-               "sys.exit('torch_geometric' in sys.modules)")
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -14,7 +14,7 @@ import torch
 pyg = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from dfgnn import _nodes  # noqa: E402
+from dfgnn import _mlp_kernels, _nodes  # noqa: E402
 from dfgnn.nn.pyg import _traced  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.utils import scatter  # noqa: E402
@@ -297,11 +297,19 @@ def test_dropout_that_drops_parts_two_layers():
     assert calls(layer)[1] == []
 
 
+@pytest.fixture
+def ran(monkeypatch):
+    """The calls of MLPs."""
+    found, call = [], _mlp_kernels.call
+    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: found.append(
+        given[1]) or call(*given))
+    return found
+
+
 @pytest.mark.parametrize("kind", ["bf16", "f16", "autocast"])
 @pytest.mark.parametrize("aggr", ["max", "mean"])
-def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
+def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, ran):
     """Points far from 0, whose differences are what counts."""
-    from dfgnn import _mlp_kernels
     torch.manual_seed(7)
     layer = pyg.EdgeConv(torch.nn.Sequential(
         torch.nn.Linear(2 * C, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8)),
@@ -313,9 +321,6 @@ def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
     if kind != "autocast":
         layer, x = layer.to(dtype), x.to(dtype)
     fast = fast_copy(layer)
-    ran, call = [], _mlp_kernels.call
-    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
-        given[1]) or call(*given))
 
     def run(one):
         given = x.clone().requires_grad_()
@@ -347,17 +352,13 @@ class Largest(GraphConv):
 
 
 @pytest.mark.parametrize("layer_class", [GraphConv, Largest])
-def test_autocast_lowers_a_message_s_products(layer_class, monkeypatch):
+def test_autocast_lowers_a_message_s_products(layer_class, ran):
     """But for a maximum, in which many of 16 bits would be the largest."""
-    from dfgnn import _mlp_kernels
     layer, arguments, _ = case("GraphConv")
     layer.__class__ = layer_class
     layer.float()
     arguments = [t.float() if t.is_floating_point() else t for t in arguments]
     fast = fast_copy(layer, check=False)
-    ran, call = [], _mlp_kernels.call
-    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
-        given[1]) or call(*given))
     with torch.autocast("cpu", torch.bfloat16):
         have, want = fast(*arguments), layer(*arguments)
     for a, b in zip(have, want):
@@ -368,8 +369,7 @@ def test_autocast_lowers_a_message_s_products(layer_class, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["max", "mean", "kinks", "hook", "norm"])
-def test_edgeconv_keeps_no_message(kind, monkeypatch):
-    from dfgnn import _mlp_kernels
+def test_edgeconv_keeps_no_message(kind, ran):
     torch.manual_seed(4)
     rest = {"kinks": [torch.nn.LeakyReLU(0.1), torch.nn.Linear(C, C),
                       torch.nn.LeakyReLU(0.1)],
@@ -381,10 +381,6 @@ def test_edgeconv_keeps_no_message(kind, monkeypatch):
     if kind == "hook":
         layer.nn[2].register_forward_hook(lambda *_: None)
     fast = fast_copy(layer)
-    ran = []
-    call = _mlp_kernels.call
-    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
-        given[1]) or call(*given))
     x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
     edges = random_edges(N, N, 50)
     torch.testing.assert_close(results(fast, [x, edges], [x]), results(layer, [x, edges], [x]),

@@ -147,29 +147,6 @@ def test_two_kinds_of_nodes(flow):
     same(*found)
 
 
-def test_training_and_attributes_are_traced_anew():
-    layer, e, given = case(Attention)
-    fast, report = accelerated(layer)
-    layer.dropout = fast.dropout = 0.5
-    fast.eval(), layer.eval()
-    same(flat(fast(e, **given)), flat(layer(e, **given)))
-    fast.train()
-    dropped = fast(e, **given)
-    assert not torch.allclose(dropped, layer(e, **given))
-    layer.dropout = fast.dropout = 0.0
-    same(flat(fast(e, **given)), flat(layer(e, **given)))
-    with torch.no_grad():
-        network, f, values = case(Network)
-        quick, _ = accelerated(network)
-        quick(f, **values)
-        for one in (network, quick):
-            one.nn[0].weight.mul_(2)
-            one.nn[2] = torch.nn.Linear(8, 5, bias=False).double()
-            torch.nn.init.ones_(one.nn[2].weight)
-        same(flat(quick(f, **values)), flat(network(f, **values)))
-    assert not report.kept
-
-
 def test_narrow_rows_of_edges_are_put_in_order(monkeypatch):
     layer = NNConv(16, 16, torch.nn.Linear(3, 256))
     fast, _ = accelerated(layer)
@@ -281,9 +258,10 @@ def test_torch_func_takes_the_layers_own_path():
         x)])
 
 
-@pytest.mark.parametrize("kind", [Attention, Network, Normed, Filter,
-                                  Updated])
-def test_torch_compile_has_programs_in_its_graph(kind):
+@pytest.mark.parametrize("kind, form", [
+    *[(kind, "list") for kind in (Attention, Network, Normed, Filter,
+                                  Updated)], (Filter, "graph")])
+def test_torch_compile_has_programs_in_its_graph(kind, form):
     """The graph does not break, and has operators of programs; training and
     evaluation are graphs of their own."""
     from dfgnn.nn.pyg import _compiled
@@ -292,13 +270,15 @@ def test_torch_compile_has_programs_in_its_graph(kind):
     torch._dynamo.reset()
     count = len(_compiled._MODULES)
     compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
-    same(derivatives(compiled, e, given, 1), derivatives(layer, e, given, 1))
+    edges = e if form == "list" else dfgnn.as_graph(e, N)
+    same(derivatives(compiled, edges, given, 1),
+         derivatives(layer, e, given, 1))
     same([*fast.buffers()], [*layer.buffers()])
     assert len(_compiled._MODULES) == count + 1
     code = list(_compiled._MODULES.values())[-1].code
     assert "torch.ops.dfgnn." in code
     fast.eval(), layer.eval()
-    same(flat(compiled(e, **given)), flat(layer(e, **given)))
+    same(flat(compiled(edges, **given)), flat(layer(e, **given)))
 
 
 class Twice(torch.nn.Module):
@@ -319,19 +299,6 @@ def test_layers_of_a_model_are_in_one_graph():
     torch._dynamo.reset()
     compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
     same(derivatives(compiled, e, given, 1), derivatives(model, e, given, 1))
-
-
-def test_torch_compile_has_programs_of_a_graph():
-    from dfgnn.nn.pyg import _compiled
-    layer, e, given = case(Filter)
-    fast, _ = accelerated(layer)
-    graph = dfgnn.as_graph(e, given["x"].size(0))
-    torch._dynamo.reset()
-    count = len(_compiled._MODULES)
-    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
-    same(derivatives(compiled, graph, given, 1),
-         derivatives(layer, e, given, 1))
-    assert len(_compiled._MODULES) == count + 1
 
 
 def test_inductor_compiles_programs():
