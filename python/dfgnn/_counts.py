@@ -26,9 +26,8 @@ _ADVICE = {
     "graphs))",
     TRUE: "Give positions, mask.nonzero(), in place of a mask that changes, "
     "or multiply by it, or use torch.where()",
-    HOLDS: "Decide it before the step, and give the step what follows"}
-
-
+    HOLDS: "A recording has one outcome of it: decide it before the step, or "
+    "use torch.where()"}
 _VARIES = {
     TRUE: "the mask takes {} rows, and {} in the step before",
     HOLDS: "a condition is {}, and {} in the step before"}
@@ -36,7 +35,11 @@ _VARIES = {
 
 class Varies(RuntimeError):
     """Says that a mask of a step takes another number of rows in each call, or
-    that a condition holds in some."""
+    that a condition holds in some; advice: what to do."""
+
+    def __init__(self, kind, *counts):
+        super().__init__(_VARIES[kind].format(*counts))
+        self.advice = _ADVICE[kind]
 
 
 class Faults:
@@ -97,7 +100,7 @@ class Counts:
                 # the first step may read what is kept after it
                 self.is_settled = False
                 if self.steps > 2 and kind is not LARGEST and before:
-                    raise Varies(_VARIES[kind].format(entry[1], before[0][1]))
+                    raise Varies(kind, entry[1], before[0][1])
             self.seen[place:place + 1] = [entry]
             return entry[1]
         if not before or before[0][0] is not kind:

@@ -52,12 +52,6 @@ _ADVICE = [
      r"\[[^\]]*(mask|[<>=]=?)[^\]]*\]|\[\w+\]",
      "the shape of the result depends on values: give positions made before "
      "the step (mask.nonzero()) in place of a mask, or use torch.where()"),
-    (r"a condition is",
-     "a recording has one outcome of it: decide it before the step, or use "
-     "torch.where()"),
-    (r"the mask takes",
-     "give positions made before the step (mask.nonzero()) in place of a mask, "
-     "or multiply by it, or use torch.where()"),
 ]
 
 
@@ -69,12 +63,12 @@ def refusal(error):
     lines, names = _where(error)
     texts = [message, *(line for line, _ in lines[:1])]
     advice = next((advice for pattern, advice in _CALLS for name in names
-                   if re.fullmatch(pattern, name)), None) or next(
-        (advice for text in texts for pattern, advice in _ADVICE
-         if re.search(pattern, text)), None)
-    if advice is None:
-        advice = ("nothing in a step may wait for the device, or have a shape "
-                  "that depends on values: leave it out of the step")
+                   if re.fullmatch(pattern, name)), None) or \
+        getattr(error, "advice", None) or next(
+            (advice for text in texts for pattern, advice in _ADVICE
+             if re.search(pattern, text)),
+            "nothing in a step may wait for the device, or have a shape that "
+            "depends on values: leave it out of the step")
     operation = ", called by ".join(
         f"`{line}` ({place})" for line, place in lines) or "an operation"
     return CaptureError(f"the step cannot be captured in a CUDA graph: "

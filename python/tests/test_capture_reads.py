@@ -354,7 +354,7 @@ def test_a_condition_is_kept_and_checked(fake, step):
     assert captured.recorded == 1
     captured(x, ~holds)
     with pytest.raises(dfgnn.InvalidError, match=r"a condition \(all, any, "
-                       r"equal\) whose outcome is another.*Decide it before"):
+                       r"equal\) whose outcome is another.*decide it before"):
         captured(x, holds)
     changing = dfgnn.capture(step)
     changing(x, ~holds)

@@ -63,10 +63,10 @@ def test_gradients_of_gradients_are_right():
 
 
 def test_the_pairs_of_a_batch_are_made_once(monkeypatch):
-    from dfgnn import _pairs
+    from dfgnn import functional
     made = []
-    real = _pairs._pairs
-    monkeypatch.setattr(_pairs, "_pairs", lambda b: made.append(b) or real(b))
+    real = functional._make_pairs
+    monkeypatch.setattr(functional, "_make_pairs", lambda b: made.append(b) or real(b))
     batch, given = inputs("cpu")
     for _ in range(3):
         dfgnn.dense_attention(batch, *given)

@@ -8,8 +8,8 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn import _pairs
 from conftest import random_edges
+from dfgnn import functional
 from dfgnn.nn.pyg import _gps
 from fuzz_pyg import near
 
@@ -109,8 +109,8 @@ def test_pairs_are_kept_with_the_batch_and_made_anew_when_it_changes():
     x, edges = torch.randn(10, WIDTH).double(), random_edges(10, 10, 20)
     plain = layer()
     made = []
-    pairs = _pairs._pairs
-    _pairs._pairs = lambda b: made.append(1) or pairs(b)
+    pairs = functional._make_pairs
+    functional._make_pairs = lambda b: made.append(1) or pairs(b)
     try:
         model(x, edges, batch), model(x, edges, batch)
         assert len(made) == 1
@@ -118,7 +118,7 @@ def test_pairs_are_kept_with_the_batch_and_made_anew_when_it_changes():
         near(model(x, edges, batch), plain(x, edges, batch), 1e-9, "changed")
         assert len(made) == 2
     finally:
-        _pairs._pairs = pairs
+        functional._make_pairs = pairs
 
 
 def test_a_batch_that_does_not_rise_is_refused_as_by_pyg(counted):
@@ -138,7 +138,7 @@ def test_other_calls_take_pygs_own_path(case, counted, monkeypatch):
     if case == "no batch":
         batch = None
     if case == "large":
-        monkeypatch.setattr(_pairs, "MOST_PAIRS", 4)
+        monkeypatch.setattr(functional, "MOST_PAIRS", 4)
     if case == "hook":
         seen = []
         fast.attn.register_forward_hook(lambda *_: seen.append(1))

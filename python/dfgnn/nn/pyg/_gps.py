@@ -8,8 +8,8 @@ from ..._guard import guarded
 from ..._kernel_links import Attention
 from ..._links import Linear as Product, Slot
 from ..._modes import compiling
-from ..._pairs import pairs_of
 from ...errors import InvalidError
+from ...functional import pairs_of
 from .._linear import LINEARS, hooked
 from .._node import (
     Other, PLAIN_TENSORS, fits, is_matrix, linear, own, recipe, run,
