@@ -1,6 +1,7 @@
 """The time of a step by layer, before and after its layers got kernels."""
 
 import contextlib
+import itertools
 import statistics
 import time
 from typing import NamedTuple
@@ -139,10 +140,9 @@ class _Clock:
         try:
             step()
         finally:
-            for handle in handles:
+            for handle in itertools.chain(handles, *[
+                    backward.handles for backward in backwards]):
                 handle.remove()
-            for backward in backwards:
-                backward.remove()
         for backward in backwards:
             total[backward.name] += backward.ms
         return total
@@ -153,26 +153,21 @@ class _Backward:
     its parameters, or of its inputs if it has none."""
 
     def __init__(self, clock, name, module, inputs, output):
-        self.clock, self.name = clock, name
-        self.began, self.ms = None, 0.0
+        self.name, self.began, self.ms, self.handles = name, None, 0.0, []
+        begins = [t for t in tensors_in(output) if t.requires_grad]
         ends = [p for p in module.parameters() if p.requires_grad] or \
             [t for t in tensors_in(inputs) if t.requires_grad]
-        self.handles = [t.register_hook(self._begin)
-                        for t in tensors_in(output) if t.requires_grad]
-        if self.handles:
-            self.handles += [t.register_hook(self._end) for t in ends]
 
-    def _begin(self, _):
-        if self.began is None:
-            self.began = self.clock.now()
+        def begin(_):
+            if self.began is None:
+                self.began = clock.now()
 
-    def _end(self, _):
-        if self.began is not None:
-            self.ms = self.clock.now() - self.began
-
-    def remove(self):
-        for handle in self.handles:
-            handle.remove()
+        def end(_):
+            if self.began is not None:
+                self.ms = clock.now() - self.began
+        if begins:
+            self.handles = [t.register_hook(hook) for hook, tensors in (
+                (begin, begins), (end, ends)) for t in tensors]
 
 
 def tensors_in(value):

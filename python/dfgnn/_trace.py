@@ -88,8 +88,8 @@ class Value:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in _METHODS:
-            return lambda *args, **options: _METHODS[name](self, *args,
+        if name in METHODS:
+            return lambda *args, **options: METHODS[name](self, *args,
                                                            **options)
         refuse(f"edge programs have no .{name}")
 
@@ -97,9 +97,9 @@ class Value:
     def __torch_function__(cls, function, types, args=(), options=None):
         name = getattr(function, "__name__", str(function))
         name = _SAME.get(name, name)
-        if name not in _METHODS:
+        if name not in METHODS:
             refuse(f"edge programs have no {name}")
-        return _METHODS[name](*args, **(options or {}))
+        return METHODS[name](*args, **(options or {}))
 
     # ---- axes
 
@@ -291,7 +291,7 @@ def sum_of_products(a, b, labels_a, labels_b, out):
         return fit(value, [sizes.get(c, 1) for c in order])
     product = placed(a, labels_a) * placed(b, labels_b)
     for c in gone:
-        product = _METHODS["sum"](product, order.index(c) - len(order))
+        product = METHODS["sum"](product, order.index(c) - len(order))
     return fit(product, [product.shape[order.index(c)] for c in out])
 
 
@@ -373,9 +373,9 @@ def _squeeze(x, dim=None):
 def _norm(x, p=2, dim=None, keepdim=True):
     if p not in (2, 2.0, "fro") or dim is None:
         refuse("a norm that is not norm(dim=-1)")
-    square = _METHODS["sum"](x * x, dim)
+    square = METHODS["sum"](x * x, dim)
     nothing = square == 0  # where the gradient is 0, as torch's
-    return _METHODS["sqrt"](square + nothing) * (1 - nothing)
+    return METHODS["sqrt"](square + nothing) * (1 - nothing)
 
 
 def _dropout(x, p=0.5, training=True, inplace=False):
@@ -404,9 +404,9 @@ def _layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
     whole = x.recorder.whole("layer_norm", [x, weight, bias], eps)
     if whole is not None:
         return whole
-    centred = x - _METHODS["mean"](x, -1)
-    y = centred * _METHODS["rsqrt"](
-        _METHODS["mean"](centred * centred, -1) + eps)
+    centred = x - METHODS["mean"](x, -1)
+    y = centred * METHODS["rsqrt"](
+        METHODS["mean"](centred * centred, -1) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -417,7 +417,7 @@ def _rms_norm(x, shape, weight=None, eps=None):
     whole = x.recorder.whole("rms_norm", [x, weight], eps)
     if whole is not None:
         return whole
-    y = x * _METHODS["rsqrt"](_METHODS["mean"](x * x, -1) + eps)
+    y = x * METHODS["rsqrt"](METHODS["mean"](x * x, -1) + eps)
     return y if weight is None else y * weight
 
 
@@ -445,13 +445,13 @@ def _pow(x, exponent):
     return x._make("pow", [x], None, float(exponent))
 
 
-_METHODS = {name: _unary(name) for name in (
+METHODS = {name: _unary(name) for name in (
     "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos",
     "abs", "sign", "relu", "silu", "neg", "sqrt", "rsqrt", "reciprocal",
     "square", "detach")}
-_METHODS.update({name: _along(name) for name in (
+METHODS.update({name: _along(name) for name in (
     "sum", "mean", "amax", "amin", "logsumexp")})
-_METHODS.update({
+METHODS.update({
     "add": _binary("+"), "radd": _binary("+", True), "sub": _binary("-"),
     "rsub": _binary("-", True), "mul": _binary("*"),
     "rmul": _binary("*", True), "div": _binary("/"), "truediv": _binary("/"),
@@ -462,9 +462,9 @@ _METHODS.update({
 for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv",
               "rtruediv", "rdiv", "neg", "abs", "pow", "lt", "le", "gt", "ge",
               "eq", "matmul", "rmatmul"):
-    _METHODS[f"__{_name}__"] = _METHODS[_name]
-    setattr(Value, f"__{_name}__", _METHODS[_name])
-_METHODS.update({
+    METHODS[f"__{_name}__"] = METHODS[_name]
+    setattr(Value, f"__{_name}__", METHODS[_name])
+METHODS.update({
     "atan2": _binary("atan2"), "arctan2": _binary("atan2"),
     "maximum": _binary("max"), "minimum": _binary("min"),
     "leaky_relu": _with_number("leaky_relu", 0.01, "negative_slope"),
@@ -476,11 +476,10 @@ _METHODS.update({
     "layer_norm": _layer_norm, "rms_norm": _rms_norm, "softmax": _softmax,
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute,
     "contiguous": lambda x: x})
-_METHODS.update({name: _over(name) for name in _OVER_EDGES})
+METHODS.update({name: _over(name) for name in _OVER_EDGES})
 
 
-def method(name):
-    return _METHODS[name]
+method = METHODS.__getitem__
 
 
 def _function_over(name):
@@ -489,7 +488,7 @@ def _function_over(name):
             raise TypeError(f"{name} is called in the function of an "
                             f"edge_program, with a value; got "
                             f"{type(x).__name__}")
-        return _METHODS[name](x)
+        return METHODS[name](x)
     return as_over(over, name)
 
 

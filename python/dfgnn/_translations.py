@@ -147,9 +147,8 @@ def _matmul(node, x, y):
             len(first) == len(second) == 3):
         if not x.shape:
             refuse("a matrix product of rows without axes")
-        return _trace.method("matmul")(x, y)
-    a, b = x.shape, y.shape
-    if len(a) > 3 or len(b) > 3 or len(a) != len(first) - 1:
+    elif len(x.shape) > 3 or len(y.shape) > 3 or \
+            len(x.shape) != len(first) - 1:
         refuse(f"matmul of {list(first)} and {list(second)}")
     return _trace.method("matmul")(x, y)
 
@@ -276,15 +275,7 @@ def _dropout(node, x, p=0.5, training=True, inplace=False, at=None):
     return dropped
 
 
-TABLE = {name: _by_values(name) for name in (
-    "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos",
-    "abs", "sign", "relu", "silu", "neg", "sqrt", "rsqrt", "reciprocal",
-    "square", "detach", "__add__", "__radd__", "sub", "rsub", "__sub__",
-    "__rsub__", "mul", "__mul__", "__rmul__", "div", "__truediv__",
-    "__rtruediv__", "__rdiv__", "maximum", "minimum", "lt", "le", "gt", "ge",
-    "eq", "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "pow",
-    "leaky_relu", "elu", "softplus", "gelu", "atan2", "sum", "mean", "amax",
-    "amin", "logsumexp", "layer_norm", "softmax")}
+TABLE = {name: _by_values(name) for name in _trace.METHODS}
 TABLE.update({
     "view": lambda node, x, *sizes, **options: x,
     "expand": lambda node, x, *sizes, **options: x,
@@ -306,5 +297,8 @@ TABLE.update({
     "logsigmoid": lambda node, x: -_trace.method("softplus")(-x),
     "mish": lambda node, x, inplace=False: x * x._make(
         "softplus", [x]).tanh(),
+    "rms_norm": lambda node, x, shape, weight=None, eps=None:
+        _trace.method("rms_norm")(x, shape, weight, torch.finfo(
+            node.meta.dtype).eps if eps is None else eps),
     "prelu": lambda node, x, weight: _trace.method("where")(
         x > 0, x, x * weight)})

@@ -42,14 +42,6 @@ class Tensors(NamedTuple):
                 if t is not None}
 
 
-def reads_lists(graph, names, tensors):
-    """Whether kernels read the edge features in the order of the list that the
-    graph was made of: for sums, on CPUs, of features that need no matrix."""
-    return (graph.handle.listed and tensors.edge_attr is not None
-            and tensors.edge_weight is None
-            and all(name in ("sum", "mean") for name in names))
-
-
 # ---- shapes, types and checks of a call -------------------------------------
 
 def _same_type(tensors):
@@ -166,7 +158,10 @@ def _call(graph, tensors, reduce, num_dst, value_weight=None, value_bias=None):
             check_call(graph, OPERATORS["spmm-sum"],
                        OPERATORS["spmm-sum"].given(tensors.given()))
         names = [reduce] if isinstance(reduce, str) else reduce
-        listed = reads_lists(graph, names, tensors)
+        # kernels read features that need no matrix in the list's order
+        listed = graph.handle.listed and tensors.edge_attr is not None and \
+            tensors.edge_weight is None and all(
+                name in ("sum", "mean") for name in names)
         if tensors.edge_attr is not None and not listed:
             tensors = tensors._replace(
                 edge_attr=graph.to_graph_order(tensors.edge_attr))
