@@ -24,8 +24,8 @@ _ADVICE = {
     LARGEST: "Give a batch vector room whose fill is the number of graphs, "
     "such as capacity=dict(batch=dfgnn.Capacity(nodes, edges).nodes.filled("
     "graphs))",
-    TRUE: "Give positions, mask.nonzero(), in place of a mask that changes, "
-    "or multiply by it, or use torch.where()",
+    TRUE: "Give positions made before the step (mask.nonzero()) in place of a "
+    "mask that changes, or multiply by it, or use torch.where()",
     HOLDS: "A recording has one outcome of it: decide it before the step, or "
     "use torch.where()"}
 _VARIES = {
