@@ -184,20 +184,32 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
     return Handle(ctx, pointer.value, keep, graph_ptr)
 
 
-def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
-             sorted=False, trusted=False, self_loops=False, deferred=False):
+def from_coo(edge_index, num_src, num_dst, graph_ptr=None, family=None,
+             name=None, sorted=False, trusted=False, self_loops=False,
+             deferred=False):
     device = edge_index.device
-    ctx = context(device)
-    keep = []
+    ctx, on_host = context(device), device.type == "cpu"
     if not edge_index.is_contiguous():
         edge_index = edge_index.contiguous()
     edges, source = edge_index.size(1), edge_index.data_ptr()
+    listed = on_host and not self_loops
+    if deferred and _library.extension is not None and not (
+            sorted or trusted) and graph_ptr is family is name is None:
+        result = _library.extension.graph(
+            _library.functions, ctx.address, source, edges,
+            edge_index.dtype is torch.int64, num_src, num_dst, self_loops,
+            None if on_host else current_raw_stream(device.index))
+        if type(result) is tuple:
+            return Handle(ctx, result[0], (), None, listed)
+        if result != _abi.ERROR_MEMORY:
+            raise _in_words_of_edge_index(failure(result))
     coo = _abi.Coo(destinations=num_dst, sources=num_src, edges=edges,
                    destination=source + edges * edge_index.element_size(),
                    source=source,
                    index_type=INDEX_TYPES[edge_index.dtype],
                    sorted=int(sorted), trusted=int(trusted),
                    self_loops=int(self_loops))
+    keep = []
     _describe(coo, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
     create = library().dfgnn_graph_create_deferred if deferred else \
@@ -206,27 +218,7 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
                        ctypes.byref(coo), raw_stream(device))
     if status:
         raise _in_words_of_edge_index(failure(status))
-    return Handle(ctx, pointer.value, keep, graph_ptr,
-                  device.type == "cpu" and not self_loops)
-
-
-def of_batch(edge_index, sizes, self_loops):
-    """from_coo() with deferred checks, by the extension, for an edge_index that
-    as_graph() would take; None if there was no memory."""
-    device = edge_index.device
-    ctx = context(device)
-    if not edge_index.is_contiguous():
-        edge_index = edge_index.contiguous()
-    on_host = device.type == "cpu"
-    result = _library.extension.graph(
-        _library.functions, ctx.address, edge_index.data_ptr(),
-        edge_index.size(1), edge_index.dtype is torch.int64, *sizes,
-        self_loops, None if on_host else current_raw_stream(device.index))
-    if type(result) is tuple:
-        return Handle(ctx, result[0], (), None, on_host and not self_loops)
-    if result == _abi.ERROR_MEMORY:
-        return None
-    raise _in_words_of_edge_index(failure(result))
+    return Handle(ctx, pointer.value, keep, graph_ptr, listed)
 
 
 def csr_of(handle):

@@ -129,8 +129,6 @@ def batch_graph(edges, sizes, loops):
             torchs_cuda_graphs():
         return looped_graph(edges, sizes, loops)
     graph = Graph.of_batch(edges, sizes, loops)
-    if graph is None:
-        return looped_graph(edges, sizes, loops)
     keep(edges)[GRAPHS] = {key_of(sizes, loops=loops): graph}
     return graph
 

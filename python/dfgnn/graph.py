@@ -140,9 +140,8 @@ class Graph(Edges):
     def num_edges(self):
         """How many edges there are.  Where the library has replaced self loops
         it is asked, once, which may wait for the device."""
-        # torch.compile must not see the number missing first and then there
         if self.loops is not None and compiling():
-            _count_edges(self.label)
+            _make(self.label, "_count")
         else:
             self._count()
         return self._edges
@@ -200,9 +199,10 @@ class Graph(Edges):
     def of_batch(cls, edge_index, sizes, self_loops):
         """from_edge_index() with deferred checks, for a layer's edge_index that
         nothing but this needs: see convert.batch_graph()."""
-        handle = _handle.of_batch(edge_index, sizes, self_loops)
-        return None if handle is None else cls._of_list(
-            handle, edge_index, sizes, self_loops, numbered=False)
+        handle = _handle.from_coo(edge_index, *sizes, None, None, None, False,
+                                  False, self_loops, True)
+        return cls._of_list(handle, edge_index, sizes, self_loops,
+                            numbered=False)
 
     @classmethod
     def _of_list(cls, handle, edge_index, sizes, self_loops, *about,
@@ -233,9 +233,8 @@ class Graph(Edges):
                                                           self.device))
 
     def _array(self, which):
-        # torch.compile must not see the arrays missing first and then there
         if compiling():
-            _fetch_arrays(self.label)
+            _make(self.label, "_fetch")
         else:
             self._fetch()
         return self._arrays[which]
@@ -354,14 +353,10 @@ def _restore(offsets, indices, order, num_src, graph_ptr, family, name,
 
 
 @constant
-def _fetch_arrays(label):
-    by_id(int(label))._fetch()
-    return True
-
-
-@constant
-def _count_edges(label):
-    by_id(int(label))._count()
+def _make(label, method):
+    """Has a graph make what torch.compile must not see missing first and then
+    there."""
+    getattr(by_id(int(label)), method)()
     return True
 
 
