@@ -153,11 +153,11 @@ class Reading(TorchFunctionMode):
             if out is not None and function is torch.Tensor.__int__:
                 out = int(out)
         elif function is torch.Tensor.__getitem__:
-            key = self._key(*args)
+            key = self._key(args[1])
             out = None if key is None else args[0][key]
         elif function is torch.Tensor.__setitem__ and isinstance(
                 args[2], torch.Tensor) and args[2].numel() > 1:
-            key = self._key(*args[:2])
+            key = self._key(args[1])
             if key is not None:
                 return function(args[0], key, args[2])
         elif function is torch.Tensor.__setitem__ and isinstance(
@@ -205,8 +205,8 @@ class Reading(TorchFunctionMode):
         outcome = self.counts.count(HOLDS, tensor)
         return None if outcome is None else bool(outcome)
 
-    def _key(self, x, key):
-        """x's key with positions in the place of masks; None if it has no
+    def _key(self, key):
+        """A key of a tensor with positions in the place of masks; None if it has no
         mask, or one that is known to wait."""
         parts = key if isinstance(key, tuple) else (key,)
         if not any(_is_mask(part) for part in parts):

@@ -411,7 +411,7 @@ class Notes:
         meta = self._empty(value) if isinstance(value, Tensor) else type(value)(
             self._empty(x) for x in value) if type(value) in (
                 tuple, list) else tuple(map(self._empty, value))
-        one = self._promoted(name, value, args, kwargs)
+        one = self._promoted(name, value, args)
         lift = self._lift(name, one)
         if lift is not None and lift in self.lifted:
             self.values[node] = self.lifted[lift]
@@ -439,7 +439,7 @@ class Notes:
             return args[0], args[1] % len(args[0].shape), args[2].end
         return None
 
-    def _promoted(self, name, value, args, kwargs):
+    def _promoted(self, name, value, args):
         """The arguments in the type to which torch raises them, where a
         program would not."""
         if name in ("cat", "concat", "stack") and isinstance(

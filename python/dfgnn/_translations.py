@@ -59,10 +59,6 @@ def _getitem(node, value, key):
     return value[(first, *[k for k in rest if k is not None])]
 
 
-def _select(node, value, dim, index):
-    return value._slice(_axis((0,) + value.shape, dim), index)
-
-
 def _narrow(node, value, dim, start, length):
     return narrow(value, _axis((0,) + value.shape, dim), start,
                   start + length)
@@ -224,10 +220,6 @@ def _to(node, x, *args, **options):
     return x
 
 
-def _masked_fill(node, x, mask, value):
-    return _trace.method("where")(mask, value, x)
-
-
 def _where(node, condition, a=None, b=None):
     if a is None:
         refuse("where with a condition alone")
@@ -280,11 +272,15 @@ TABLE.update({
     "view": lambda node, x, *sizes, **options: x,
     "expand": lambda node, x, *sizes, **options: x,
     "transpose": _transpose, "permute": _permute, "movedim": _movedim,
-    "__getitem__": _getitem, "select": _select, "narrow": _narrow,
+    "__getitem__": _getitem, "select": lambda node, x, dim, index:
+        x._slice(_axis((0,) + x.shape, dim), index),
+    "narrow": _narrow,
     "cat": _cat, "stack": _stack, "einsum": _einsum, "matmul": _matmul,
     "linear": _linear, "norm": _norm, "normalize": _normalize,
     "cosine_similarity": _cosine, "cross": _cross, "clamp": _clamp, "to": _to,
-    "masked_fill": _masked_fill, "where": _where, "repeat": _repeat,
+    "masked_fill": lambda node, x, mask, value: _trace.method("where")(
+        mask, value, x),
+    "where": _where, "repeat": _repeat,
     "max": _extreme("maximum"), "min": _extreme("minimum"),
     "dropout": _dropout, "ne": lambda node, x, other: 1 - (x == other),
     "logical_and": lambda node, x, other: (x != 0) * (other != 0),

@@ -120,7 +120,7 @@ class EdgeProgram(MessageFunction):
         super().__init__(function, reduce)
         self._found = {}  # what was traced, by the kind of call
 
-    def _trace(self, recorder, graph, by_letter, others):
+    def _trace(self, recorder, by_letter, others):
         """The values that the function returns, and whether it was one."""
         arguments = dict(others)
         for letter in LETTERS:
@@ -143,10 +143,10 @@ class EdgeProgram(MessageFunction):
                       for v in values]
         return values, single
 
-    def _written(self, graph, by_letter, others):
+    def _written(self, by_letter, others):
         """(the recorder of the program, its values, whether it is one)."""
         recorder = _evaluators.Text()
-        return recorder, *self._trace(recorder, graph, by_letter, others)
+        return recorder, *self._trace(recorder, by_letter, others)
 
     def _check(self, graph, by_letter):
         sizes = {"N": graph.num_dst, "M": graph.num_src, "E": graph.num_edges}
@@ -184,13 +184,13 @@ class EdgeProgram(MessageFunction):
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
         by_letter = by_type.any_order(_by_letter(i, j, e, others))
-        recorder, values, _ = self._written(None, by_letter, others)
+        recorder, values, _ = self._written(by_letter, others)
         return recorder.text(values)
 
     def explain(self, i=None, j=None, e=None, **others):
         """The way that a call with these tensors runs."""
         by_letter = by_type.any_order(_by_letter(i, j, e, others))
-        recorder, values, _ = self._written(None, by_letter, others)
+        recorder, values, _ = self._written(by_letter, others)
         program = _program_calls.parse(recorder.text(values))
         wide, _ = self._wide(recorder, by_letter, others)
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
@@ -213,7 +213,7 @@ class EdgeProgram(MessageFunction):
         if isinstance(graph, HeteroGraph):
             by_letter = by_type.joined(graph, by_letter)
             graph = graph.with_relations()
-        recorder, values, _ = self._written(graph, by_letter, others)
+        recorder, values, _ = self._written(by_letter, others)
         program = _program_calls.parse(recorder.text(values))
         wide, _ = self._wide(recorder, by_letter, others)
         if isinstance(wide, Steps):
@@ -337,7 +337,7 @@ class EdgeProgram(MessageFunction):
                                  dtype=dtype, device="meta")
             (by_letter[letter] if letter else others)[name] = tensor
         try:
-            recorder, values, single = self._written(None, by_letter, others)
+            recorder, values, single = self._written(by_letter, others)
             program = _program_calls.parse(recorder.text(values))
         except (TraceError, Error):
             return None  # which the call itself raises
@@ -371,7 +371,7 @@ class EdgeProgram(MessageFunction):
         traced = None if key is None else self._found.get(key)
         rows = _tensors_of(callers, others)
         if traced is not None and any(t.device != graph.device for t in rows):
-            self._check_tensors(self._written(None, callers, others)[0],
+            self._check_tensors(self._written(callers, others)[0],
                                 graph)
         if traced is not None and traced.native and graph.exchange is None \
                 and (not callers.get("e") or graph.edge_order is None):
@@ -380,7 +380,7 @@ class EdgeProgram(MessageFunction):
             prepared = self._prepared(graph, callers)
             tensors = _tensors_of(prepared, others)
         if traced is None:
-            recorder, values, single = self._written(graph, prepared, others)
+            recorder, values, single = self._written(prepared, others)
             self._check_tensors(recorder, graph)
             text = recorder.text(values)
             wide, wide_rows = self._wide(recorder, callers, others)
@@ -429,7 +429,7 @@ class EdgeProgram(MessageFunction):
             return None, None
         try:
             return _steps.steps_of(
-                lambda rows: self._trace(rows, None, by_letter, others),
+                lambda rows: self._trace(rows, by_letter, others),
                 writes=recorder.widest > _steps.MOST_PRODUCTS)
         except TraceError as error:
             return str(error), None
@@ -456,7 +456,7 @@ class EdgeProgram(MessageFunction):
 
     def _by_torch(self, graph, by_letter, others):
         recorder = _evaluators.Torch(graph)
-        values, single = self._trace(recorder, graph, by_letter, others)
+        values, single = self._trace(recorder, by_letter, others)
         outs = list(map(recorder.result, values))
         places = [v.place for v in values]
         return self._in_callers_order(graph, outs, places), places, single
