@@ -206,8 +206,8 @@ class Reading(TorchFunctionMode):
         return None if outcome is None else bool(outcome)
 
     def _key(self, key):
-        """A key of a tensor with positions in the place of masks; None if it has no
-        mask, or one that is known to wait."""
+        """A key of a tensor with positions in the place of masks; None if it
+        has no mask, or one that is known to wait."""
         parts = key if isinstance(key, tuple) else (key,)
         if not any(_is_mask(part) for part in parts):
             return None

@@ -56,7 +56,8 @@ def _getitem(node, value, key):
     if first is not Ellipsis and first != slice(None):
         refuse("an index of the rows")
     # fit() makes new axes, and drops that of an element, which has size 1
-    return value[(first, *[k for k in rest if k is not None])]
+    keys = first, *[k for k in rest if k is not None]
+    return value[keys]
 
 
 def _narrow(node, value, dim, start, length):
