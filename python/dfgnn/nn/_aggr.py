@@ -10,45 +10,27 @@ from ..aggregation import REDUCTIONS, aggregate, each_reduction
 _NAMES = {"add", "sum"} | set(REDUCTIONS) - {"pna"}
 
 
-class _Median(nn.Module):
-    """The buffer that a median has in PyG's state_dict."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("q", torch.tensor([0.5]).view(-1, 1))
-
-    def reset_parameters(self):
-        """Nothing is drawn."""
-
-    def __repr__(self):
-        return "MedianAggregation()"
-
-
 class Reduction:
     """The argument aggr of a layer; a module becomes its aggr_module, whose
     parameters are those of the layer."""
 
     def __init__(self, layer, aggr, kwargs):
         options = kwargs.pop("aggr_kwargs", None) or {}
+        several = isinstance(aggr, (tuple, list))
+        names = list(aggr) if several else [aggr]
+        known = _NAMES - {"median"} if several else _NAMES
+        self.name = list(map(str, aggr)) if several else str(aggr)
         self.names = self.module = None
-        if isinstance(aggr, (tuple, list)):
-            self.name = [str(a) for a in aggr]
-            if len(aggr) and not options and \
-                    all(isinstance(a, str) and a in _NAMES - {"median"}
-                        for a in aggr):
-                self.names = list(aggr)
-        else:
-            self.name = str(aggr)
-            if isinstance(aggr, nn.Module):
-                self.module = aggr
-            elif aggr in _NAMES and not options:
-                self.names = [aggr]
-                if aggr == "median":
-                    layer.aggr_module = _Median()
-        if self.names is None:
-            if self.module is None:
-                self.module = _resolve(aggr, options)
-            layer.aggr_module = self.module
+        if names and not options and all(
+                isinstance(name, str) and name in known for name in names):
+            self.names = names
+            if aggr == "median":  # has a buffer in PyG's state_dict
+                layer.aggr_module = nn.Module()
+                layer.aggr_module.register_buffer("q", torch.full((1, 1), 0.5))
+            return
+        self.module = aggr if isinstance(aggr, nn.Module) else _resolve(
+            aggr, options)
+        layer.aggr_module = self.module
 
     def out_channels(self, channels):
         if self.names is not None:
@@ -60,15 +42,12 @@ class Reduction:
         """x [M, F] or [M, H, F]."""
         if self.names is None:
             return self._by_module(edges, x, edge_weight, num_dst)
-        if len(self.names) == 1:
-            return aggregate(edges, x, self.names[0], edge_weight,
-                             num_dst=num_dst)
-        if edge_weight is None:
+        if edge_weight is None and len(self.names) > 1:
             outs = each_reduction(edges, x, self.names, num_dst)
         else:
             outs = [aggregate(edges, x, name, edge_weight, num_dst=num_dst)
                     for name in self.names]
-        return torch.cat(outs, -1)
+        return outs[0] if len(outs) == 1 else torch.cat(outs, -1)
 
     def _by_module(self, edges, x, edge_weight, num_dst):
         graph = untraced_graph(edges, (x.size(0), num_dst))

@@ -115,7 +115,8 @@ class Conv(nn.Module):
         """The edges from sources to destinations; taker: who drops values."""
         if isinstance(edges, Graph):
             return edges
-        if not _is_edge_index(edges):
+        if type(edges) is not torch.Tensor or \
+                edges.layout is not torch.strided:  # it may have values
             if self.flow == FLOWS[1] and is_adjacency(edges):
                 raise ValueError(
                     'flow="target_to_source" does not go with an adjacency, '
@@ -163,11 +164,6 @@ class Conv(nn.Module):
     def __repr__(self):
         return f"{type(self).__name__}({self.in_channels}, " \
             f"{self.out_channels})"
-
-
-def _is_edge_index(edges):
-    """Whether edges is an edge_index, which has no values."""
-    return type(edges) is torch.Tensor and edges.layout is torch.strided
 
 
 @untraced

@@ -121,8 +121,7 @@ def hooked(module):
     """Whether a hook looks at the calls of a module or at their gradients, or
     a forward() that was put on the module itself takes them."""
     return bool(module._forward_hooks or module._forward_pre_hooks
-                or module._backward_hooks
-                or getattr(module, "_backward_pre_hooks", None)
+                or module._backward_hooks or module._backward_pre_hooks
                 or "forward" in module.__dict__)
 
 
@@ -149,14 +148,6 @@ def of_edges(layer, edge_attr):
         return edge_attr, linear.weight, linear.bias
     return linear(edge_attr).view(-1, layer.heads, layer.out_channels), None, \
         None
-
-
-def added(out, x, layer):
-    """out + layer(x), as one addmm() where that gives the same."""
-    if x.dim() == 2 and out.dim() == 2 and layer.bias is None and \
-            is_product(layer) and x.dtype == out.dtype:
-        return torch.addmm(out, x, layer.weight.t())
-    return out + layer(x)
 
 
 def together(sides):

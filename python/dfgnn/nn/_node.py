@@ -41,8 +41,7 @@ class Other(Exception):
 
 _GLOBAL_HOOKS = [getattr(_module, name) for name in (
     "_global_forward_hooks", "_global_forward_pre_hooks",
-    "_global_backward_hooks", "_global_backward_pre_hooks")
-    if hasattr(_module, name)]
+    "_global_backward_hooks", "_global_backward_pre_hooks")]
 
 
 def watched():

@@ -17,7 +17,7 @@ from . import _sum_nodes
 from ._aggr import Reduction
 from ._attention_steps import pair
 from ._conv import Conv, Shape, destinations, edge_features, pair_of
-from ._linear import Linear, added, parameter, reset
+from ._linear import Linear, parameter, reset
 from ._node import first
 
 
@@ -211,7 +211,7 @@ class GraphConv(_Pair):
         x = pair(x)
         out = self.lin_rel(self.gather(x, edge_index, size, edge_weight,
                                        weighted=True))
-        return out if x[1] is None else added(out, x[1], self.lin_root)
+        return out if x[1] is None else out + self.lin_root(x[1])
 
 
 class SAGEConv(_Pair):
@@ -247,13 +247,12 @@ class SAGEConv(_Pair):
             x = (self.lin(x[0]).relu(), x[1])
         out = self.lin_l(self.gather(x, edge_index, size))
         if self.root_weight and x[1] is not None:
-            out = added(out, x[1], self.lin_r)
+            out = out + self.lin_r(x[1])
         return F.normalize(out, dim=-1) if self.normalize else out
 
     def __repr__(self):
         return (f"SAGEConv({self.in_channels}, {self.out_channels}, "
                 f"aggr={self.aggr})")
-
 
 
 class _OwnFeatures:
@@ -275,10 +274,7 @@ class _OwnFeatures:
 
     def with_own(self, out, x):
         if x is not None:
-            if out.dtype == x.dtype == self.eps.dtype:
-                out = torch.addcmul(out + x, x, self.eps)
-            else:
-                out = out + (1 + self.eps) * x
+            out = out + (1 + self.eps) * x
         return self.nn(out)
 
     def __repr__(self):
@@ -327,12 +323,8 @@ class _MessageConv(Conv):
             raise ValueError(f"{type(self).__name__} has aggr one or several "
                              f"of {', '.join(_NAMES)}, got {aggr!r}; "
                              "dfgnn.nn.pyg takes every aggregation of PyG")
+        self._reduce = ["sum" if name == "add" else name for name in names]
         return aggr
-
-    @property
-    def _reduce(self):
-        names = [self.aggr] if isinstance(self.aggr, str) else self.aggr
-        return ["sum" if name == "add" else name for name in names]
 
     def _take(self, x, edge_index, size):
         """(features of sources, features of destinations or None, number of
@@ -441,7 +433,7 @@ class ResGatedGraphConv(_MessageConv):
         else:
             out = self._by_edge(edges, src, dst, edge_attr, count)
         if self.root_weight:
-            out = added(out, dst, self.lin_skip)
+            out = out + self.lin_skip(dst)
         return out if self.bias is None else out + self.bias
 
     def _by_edge(self, edges, src, dst, edge_attr, count):
