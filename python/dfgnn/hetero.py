@@ -309,7 +309,7 @@ class HeteroGraph(Schema):
                 f"num_edges={self.num_edges}, device='{self.device}')")
 
 
-def hetero_graph(edges, num_nodes, trusted=False):
+def hetero_graph(edges, num_nodes):
     """HeteroGraph(edges, num_nodes), kept for as long as the tensors of edges
     live and are not written to; that of a captured step where these are its
     buffers."""
@@ -318,8 +318,8 @@ def hetero_graph(edges, num_nodes, trusted=False):
     if rooms is not None:
         return rooms.relations(edges, num_nodes)
     key = ("hetero", tuple(edges), tuple(num_nodes.items()))
-    return remember(tensors[0], key, lambda: HeteroGraph(
-        edges, num_nodes, trusted=trusted), tensors[1:])
+    return remember(tensors[0], key, lambda: HeteroGraph(edges, num_nodes),
+                    tensors[1:])
 
 
 def typed_graph(edge_index, edge_type, num_nodes, num_relations):

@@ -4,9 +4,7 @@ import pytest
 import torch
 import torch_geometric.nn as G
 
-import dfgnn
 from dfgnn.nn.pyg.relations import features
-from dfgnn.nn.pyg.relations.rows import Features
 from relation_cases import (
     accelerated, agree, hetero_conv, second_derivatives, spread)
 
@@ -53,24 +51,6 @@ def test_features_without_gradients_are_summed_first(aggr, options, ran):
         for kind, out in fast(x, edges).items():
             torch.testing.assert_close(out, plain(x, edges)[kind])
     assert len(ran) == 2
-
-
-def test_scores_of_both_sides_are_one_product_or_two():
-    x, edges = given()
-    graph = dfgnn.HeteroGraph(edges, NODES)
-    of_src, of_dst = ([torch.randn(2, WIDTH, dtype=torch.float64)
-                       for _ in KINDS] for _ in range(2))
-    copies = {kind: t.clone() for kind, t in x.items()}
-    pairs = graph.pairs(graph.by_node("src"))
-    begins = graph.by_node("dst").begin
-    want = [x[KINDS[r][2]][node - begins[r]] @ of_dst[r].t() for r, node in
-            zip(pairs.relation.tolist(), pairs.node.tolist())]
-    for both in (Features(x, x), Features(x, copies)):
-        of_pairs, by_type = features.scores(graph, both, of_src, of_dst)
-        torch.testing.assert_close(of_pairs, torch.stack(want))
-        for kind, block in graph.blocks("src").items():
-            torch.testing.assert_close(by_type[kind], torch.stack(
-                [x[kind] @ of_src[r].t() for r in block.relations], 1))
 
 
 def test_features_of_edges(ran):

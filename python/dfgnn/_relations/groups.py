@@ -133,24 +133,13 @@ class Groups:
     def _in_one_kernel(self, rows, weight, bias):
         kind = product_type(rows)
         rows, weight = rows.to(kind), weight.to(kind)
-        out = _Contiguous.apply(torch._grouped_mm(
-            rows.contiguous(), weight, offs=self._ends))
+        out = torch._grouped_mm(rows.contiguous(), weight, offs=self._ends)
+        if out.requires_grad:  # its own gradient refuses others
+            out.register_hook(torch.Tensor.contiguous)
         if bias is None:
             return out
         return (self.tiled(out) + self.by_tile(bias).to(out.dtype).unsqueeze(
             1)).flatten(0, 1)
-
-
-class _Contiguous(torch.autograd.Function):
-    """Makes gradients contiguous: torch's grouped product refuses others."""
-
-    @staticmethod
-    def forward(ctx, out):
-        return out.view_as(out)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad.contiguous()
 
 
 def _dense(rows, weight, bias):

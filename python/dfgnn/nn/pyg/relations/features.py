@@ -18,8 +18,7 @@ from ...._modes import autocasting
 from ...._relations.groups import take
 from ....functional import gat_attention
 from ....graph import Graph
-from ....hetero import Layout, gatherer
-from .rows import joined, tables
+from ....hetero import gatherer
 
 # as many features as the kernels of a GPU attend over
 MOST_FEATURES = 1024
@@ -65,57 +64,14 @@ def parts_of(graph):
     return graph._derive("parts by relation", make)
 
 
-def scores(graph, x, of_src, of_dst):
-    """(scores [pairs, H] of destinations, those of sources by type [nodes,
-    relations, H]) of weights [H, F] by relation.  A type's features are read
-    once for both: they are wide, the products narrow."""
-    into, out_of = graph.blocks("dst"), graph.blocks("src")
-    begin, step, first = [0] * graph.num_relations, \
-        [1] * graph.num_relations, 0
-    parts, sources = [], {}
-    for rows, kind, side in _sides(x, graph.node_types):
-        received = into[kind].relations if "d" in side and kind in into else ()
-        sent = out_of[kind].relations if "s" in side and kind in out_of else ()
-        weights = [of_dst[r] for r in received] + [of_src[r] for r in sent]
-        if not weights:
-            continue
-        for slot, relation in enumerate(received):
-            begin[relation], step[relation] = first + slot, len(weights)
-        if sent:
-            sources[kind] = len(parts), len(received)
-        parts.append((rows, joined(weights), len(weights)))
-        first += rows.size(0) * len(weights)
-    heads = of_src[0].size(0)
-    table = tables([rows for rows, *_ in parts],
-                   [weight for _, weight, _ in parts]).view(-1, heads)
-    of_pairs = table.index_select(0, graph.pairs_in(
-        Layout(tuple(begin), tuple(step), first)))
-    products = [part.view(-1, count, heads) for part, (_, _, count) in zip(
-        table.split([rows.size(0) * count for rows, _, count in parts]), parts)]
-    return of_pairs, {kind: products[number][:, slot:]
-                      for kind, (number, slot) in sources.items()}
-
-
-def _sides(x, kinds):
-    """(features, type, "sd" if they are those of both sides, or one of
-    these)."""
-    for kind in kinds:
-        src, dst = x.src.get(kind), x.dst.get(kind)
-        if src is dst:
-            yield src, kind, "sd"
-            continue
-        for rows, side in ((src, "s"), (dst, "d")):
-            if rows is not None:
-                yield rows, kind, side
-
-
 def gat(graph, x, like, weights, score_dst, score_src, edge_score):
     """[pairs, H, C] of graph.pairs(), as gat() of layers.py has them.
 
     x: by type of sources; weights: by relation [H * C, F]; score_dst
-    [pairs, H]; score_src: by type of sources [nodes, relations, H];
-    edge_score [E, H] or None.
+    [pairs, H]; score_src [rows by relation, H] of sources; edge_score [E, H]
+    or None.
     """
+    score_src = graph.split_blocks("src", score_src)
     starts = graph.pairs(graph.by_node("src")).starts
     blocks, sources = graph.blocks("src"), graph.edge_index[0].split(
         graph.counts)
@@ -127,10 +83,9 @@ def gat(graph, x, like, weights, score_dst, score_src, edge_score):
             continue
         kind = graph.relations[r][0]
         slot = blocks[kind].relations.index(r)
-        arguments = (part, like, sources[r], x[kind], weights[r],
-                     score_dst[starts[r]:starts[r + 1]],
-                     score_src[kind][:, slot], parts[r])
-        outs.append(_one(*arguments))
+        outs.append(_one(part, like, sources[r], x[kind], weights[r],
+                         score_dst[starts[r]:starts[r + 1]],
+                         score_src[kind][:, slot], parts[r]))
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 

@@ -27,16 +27,9 @@ from .._reduce import NAMES, combine, reductions
 from . import features
 from .leading import Leading
 from .rows import (
-    Own, Rows, by_group, in_product_type, joined, own_terms, put, sent)
+    Own, Rows, by_group, in_product_type, joined, own_terms, project, put,
+    sent)
 from .sums import Reduction, linear_of_sums, neighbours, operator
-
-
-def _as_given(call):
-    return call
-
-
-def _no_linears(layer):
-    return ()
 
 
 class Kind(NamedTuple):
@@ -49,10 +42,10 @@ class Kind(NamedTuple):
     takes: tuple = ()  # arguments beside edges, the first of them by place, too
     # Relation -> the same with the edges that the layer makes of those given;
     # raises Other where it goes by itself
-    prepared: Callable = _as_given
+    prepared: Callable = lambda call: call
     # layer -> names of the linear layers of reduced neighbours and of a node's
     # own features, where there is nothing else
-    linears: Callable = _no_linears
+    linears: Callable = lambda layer: ()
 
 
 # ---- parameters -------------------------------------------------------------
@@ -222,8 +215,8 @@ def _gat(graph, x, relations, summed):
             graph, x.src, like, sources):
         rows = Rows(graph, True, graph.by_node("src"))
         out = features.gat(
-            graph, x.src, like, sources,
-            *features.scores(graph, x, of_src, of_dst), edge_score)
+            graph, x.src, like, sources, rows.project(x.dst, of_dst),
+            project(graph, "src", x.src, of_src), edge_score)
     else:
         rows, cast = Rows(graph, summed), in_product_type(x)
         value, score_src = sent(graph, cast.src, (sources, None),

@@ -9,9 +9,9 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 
 from ...._evaluators import inverse_root
-from ...._loops import check_rows
+from ...._loops import with_remaining_loops
 from ....aggregation import spmm
-from ....convert import as_graph, loop_plan
+from ....convert import as_graph
 
 
 class Normalized(NamedTuple):
@@ -51,7 +51,7 @@ def _normalized(graph, calls, weights):
             results[call.key] = Normalized(edges, weight)
             continue
         if call.layer.add_self_loops:
-            edges, weight = _looped(graph, call, weight)
+            edges, weight = _looped(call, weight)
         if weight is None:
             weight = call.src.new_ones(edges.size(1))
         results[call.key] = Normalized(edges, weight)
@@ -71,21 +71,15 @@ def _normalized(graph, calls, weights):
     return results
 
 
-def _looped(graph, call, weight):
+def _looped(call, weight):
     """(edges, weights) with the loops that PyG adds, which have the weights of
     those that were there."""
-    nodes = call.dst.size(0)
-
-    def make():
-        loops = (call.edges[0] == call.edges[1]).nonzero().view(-1)
-        return (*loop_plan(call.edges, nodes), loops)
-    others, edges, loops = graph._derive(("gcn loops", call.key), make)
+    edges = as_graph(call.edges, (call.src.size(0), call.dst.size(0)))
     if weight is None:  # improved makes no difference then, as in PyG
-        return edges, None
-    check_rows("edge_weight", weight, call.edges.size(1))
-    of_loops = weight.new_full((nodes,), 2.0 if call.layer.improved else 1.0)
-    return edges, torch.cat([weight[others], of_loops.index_put(
-        (call.edges[0, loops].long(),), weight[loops])])
+        return edges.with_self_loops().edge_index, None
+    looped, weight = with_remaining_loops(
+        edges, weight, 2.0 if call.layer.improved else 1.0)
+    return looped.edge_index, weight
 
 
 def alone(call):

@@ -7,6 +7,7 @@ backward pass.  Many types are batched products, see tiles.py.
 """
 
 import itertools
+from typing import Callable, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -16,23 +17,21 @@ from ...._autograd import Kind, Recorded, by_operations, wants_gradient
 from ...._execute import generation
 from ...._kernel_links import ByEdge, Reduced
 from ...._modes import autocasting, in_transform, needs_composite
+from ...._relations.groups import alignment, product_type
 from ....errors import UnsupportedError
 from ....hetero import HeteroGraph
+from ..._node import REDUCTIONS
 from . import tiles
 from .leading import Leading
 from .rows import (
     Features, Own, by_group, finished, joined, own_terms, sent, total)
 
-class Reduction:
-    """The reduction of neighbours: run(graph, table, weight) gives what the
-    destinations of a graph get.
 
-    weight: of edges [E], in the caller's order, or None.
-    op: the operator that does the same, if there is one for it.
-    """
-
-    def __init__(self, run, op=None, weight=None):
-        self.run, self.op, self.weight = run, op, weight
+class Reduction(NamedTuple):
+    """The reduction of neighbours."""
+    run: Callable  # (graph, table, weight) -> what destinations of a graph get
+    op: Optional[str] = None  # the operator that does the same, if there is one
+    weight: Optional[torch.Tensor] = None  # of edges [E], in the caller's order
 
     def __call__(self, graph, table):
         return self.run(graph, table, self.weight)
@@ -43,8 +42,7 @@ def operator(names, weight):
     for all of them."""
     if weight is not None:
         return "spmm-weighted" if names == ("sum",) else None
-    return {("sum",): "spmm-sum", ("mean",): "spmm-mean",
-            ("max",): "reduce-max", ("min",): "reduce-min"}.get(names)
+    return REDUCTIONS.get(names[0]) if len(names) == 1 else None
 
 
 def neighbours(graph, x, reduce, project=None):
@@ -103,8 +101,11 @@ def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
 def _by_tiles(graph, x, reduce, weights, biases, own):
     """By type the sums, by batched products; None where a product for each
     type is better, or some relations have a parameter that others lack."""
-    align = tiles.tile(graph, x, [weight for weight in (
-        *weights, *own.weights) if weight is not None])
+    align = alignment(
+        graph.by_relation("dst").size, graph.num_relations, graph.device,
+        product_type(next(iter(x.src.values()))),
+        {width for weight in (*weights, *own.weights) if weight is not None
+         for width in weight.shape})
     if align == 1:
         return None
     parameters = []

@@ -6,18 +6,9 @@ import functools
 
 import torch
 
-from ...._relations.groups import Groups, alignment, product_type, take
+from ...._relations.groups import Groups, take
 from ...._modes import lasting
 from ....graph import Graph
-
-
-def tile(graph, x, weights):
-    """The number of nodes of a tile, or 1 where a product for each type is
-    better.  x: features by type, weights: all that multiply them."""
-    return alignment(
-        graph.by_relation("dst").size, graph.num_relations, graph.device,
-        product_type(next(iter(x.src.values()))),
-        {width for weight in weights for width in weight.shape})
 
 
 class Tiles:
