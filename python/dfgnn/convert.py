@@ -308,7 +308,10 @@ def _copied(pointer, count, kind):
     return view(pointer, count, TORCH_TYPES[kind], torch.device("cpu")).clone()
 
 
-def _graph_of(pointer, family):
+def _graph_of(make, text, family):
+    """The Graph of what a function of the library makes of a text."""
+    pointer = ctypes.POINTER(_abi.Csr)()
+    check(make(ctypes.byref(pointer), text.encode()))
     try:
         csr = pointer.contents
         graph_ptr = None
@@ -326,17 +329,12 @@ def _graph_of(pointer, family):
 def generate(spec, family=None):
     """The Graph of a specification such as "sbm-pattern:batch=256,seed=1";
     dfgnn-graph(1) lists the kinds."""
-    pointer = ctypes.POINTER(_abi.Csr)()
-    check(library().dfgnn_csr_generate(ctypes.byref(pointer), spec.encode()))
-    return _graph_of(pointer, family)
+    return _graph_of(library().dfgnn_csr_generate, spec, family)
 
 
 def read(path, family=None):
     """The Graph of a file in one of the formats dfgnn-graph(1) names."""
-    pointer = ctypes.POINTER(_abi.Csr)()
-    check(library().dfgnn_csr_read(ctypes.byref(pointer),
-                                   str(path).encode()))
-    return _graph_of(pointer, family)
+    return _graph_of(library().dfgnn_csr_read, str(path), family)
 
 
 # ---- what torch.jit.trace records --------------------------------------------

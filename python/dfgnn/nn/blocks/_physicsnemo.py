@@ -21,10 +21,6 @@ def _edges_of(graph):
     return edges
 
 
-def _pair(nodes):
-    return nodes if isinstance(nodes, tuple) else (nodes, nodes)
-
-
 def _mlp(network, edge, src, dst):
     """The Mlp of a MeshGraphEdgeMLPConcat or MeshGraphEdgeMLPSum."""
     if hooked(network):
@@ -39,7 +35,7 @@ def _mlp(network, edge, src, dst):
 
 
 def _called(network, edge, nodes, edge_index, **options):
-    src, dst = _pair(nodes)
+    src, dst = nodes if isinstance(nodes, tuple) else (nodes, nodes)
     graph = as_graph(edge_index, (src.size(0), dst.size(0)))
     return call(graph, _mlp(network, edge, src, dst), edge, src, dst,
                 **options)

@@ -36,19 +36,14 @@ def ends(state, graph, feat):
         raise Other
     is_block = graph.is_block
     graph = graph_of(graph._graph, src, "num_src")
-    if not state.get("_allow_zero_in_degree", True) and _has_isolated(graph):
+    if not state.get("_allow_zero_in_degree", True) and graph._derive(
+            "has isolated", lambda: bool(without_edges(graph).any())):
         raise Other
     if dst is None and is_block:
         dst = src[:graph.num_dst]
     if graph.num_dst != (src if dst is None else dst).size(0):
         raise Other  # DGL takes one tensor for both ends
     return graph, src, dst
-
-
-def _has_isolated(graph):
-    """Whether a destination has no edges; asked once for each graph."""
-    return graph._derive("has isolated", lambda: bool(
-        without_edges(graph).any()))
 
 
 def _features(layer, graph, feat):

@@ -6,6 +6,7 @@ own: scores of edges (gsddmm), edge_softmax, messages that are sums, and product
 feature by feature.  The guard of a layer finds out which is faster.
 """
 
+import contextlib
 import importlib
 import threading
 
@@ -24,18 +25,14 @@ _calls = threading.local()
 _installed = False
 
 
-class kernels:
+@contextlib.contextmanager
+def kernels(layer):
     """Within it the messages of this thread are those of a layer."""
-
-    def __init__(self, layer):
-        self.layer = layer
-
-    def __enter__(self):
-        self.before = getattr(_calls, "layer", None)
-        _calls.layer = self.layer
-
-    def __exit__(self, *_):
-        _calls.layer = self.before
+    before, _calls.layer = getattr(_calls, "layer", None), layer
+    try:
+        yield
+    finally:
+        _calls.layer = before
 
 
 def install():

@@ -420,8 +420,8 @@ def _without_statistics(args, kwargs):
         return args, kwargs
     arguments["running_mean"] = arguments["running_var"] = None
     more = tuple(args[len(names):])
-    return tuple(arguments.pop(name, None) for name in names) + more, {
-        k: v for k, v in arguments.items()}
+    return tuple(arguments.pop(name, None)
+                 for name in names) + more, arguments
 
 
 _NAMES = "edges", "num_src", "num_dst", "num_edges"

@@ -57,15 +57,11 @@ def graph_made_of(edges, reversed, num_src, num_dst):
     """The Graph of an edge_index; reversed: whether the nodes of its first row
     receive."""
     edges = _flipped(edges) if reversed else edges
-    ours = _made_by_us(edges)
+    reference = recall(edges, "graph")  # of edge_tensor()
+    ours = reference and reference()
     if ours is not None and (ours.num_src, ours.num_dst) == (num_src, num_dst):
         return ours
     return as_graph(edges, (num_src, num_dst))
-
-
-def _made_by_us(edges):
-    reference = recall(edges, "graph")
-    return None if reference is None else reference()
 
 
 def edge_tensor(graph):
@@ -252,10 +248,12 @@ def _append_loops(original):
     return add_self_loops
 
 
-def _with_wide_edges(function):
+def with_wide_edges(function):
+    """A function or method that gets each edge_index of int32 as int64."""
     @functools.wraps(function)
-    def called(edge_index, *args):
-        return function(wide(edge_index), *args)
+    def called(*args, **kwargs):
+        return function(*[wide(v) for v in args],
+                        **{name: wide(v) for name, v in kwargs.items()})
     return called
 
 
@@ -267,7 +265,7 @@ def with_names(forward, **makers):
     for name, make in makers.items():
         if name not in scope:
             return None
-        scope[name] = make(_with_wide_edges(scope[name]))
+        scope[name] = make(with_wide_edges(scope[name]))
     # without __name__, torch.compile reads this scope and not PyG's module
     del scope["__name__"]
     function = types.FunctionType(forward.__code__, scope, forward.__name__,
@@ -276,14 +274,8 @@ def with_names(forward, **makers):
     return function
 
 
-def NORM(original):
-    return _norm(False, original)
-
-
-def NORM_TENSORS(original):
-    return _norm(True, original)
-
-
+NORM = functools.partial(_norm, False)
+NORM_TENSORS = functools.partial(_norm, True)
 REPLACE_LOOPS = dict(remove_self_loops=_keep_loops,
                      add_self_loops=_replace_loops)
 APPEND_LOOPS = dict(add_self_loops=_append_loops)

@@ -66,12 +66,6 @@ def _pool(reduce):
     return make
 
 
-def _largest(batch):
-    """The nodes of the largest graph."""
-    return remember(batch, "largest", lambda: int(torch.bincount(
-        batch).max()))
-
-
 def _dense(theirs):
     def to_dense_batch(x, batch=None, fill_value=0.0, max_num_nodes=None,
                        batch_size=None):
@@ -79,7 +73,8 @@ def _dense(theirs):
                 not batch.is_inference():
             batch_size = group_count(batch)
             if max_num_nodes is None:
-                max_num_nodes = _largest(batch)
+                max_num_nodes = remember(batch, "largest graph", lambda: int(
+                    torch.bincount(batch).max()))
         return theirs(x, batch, fill_value, max_num_nodes, batch_size)
     return to_dense_batch
 

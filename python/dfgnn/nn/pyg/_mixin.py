@@ -15,7 +15,7 @@ from ..._over import Over
 from ...graph import Graph
 from .._linear import LINEARS
 from .._node import REDUCTIONS, first, plain, surroundings
-from ._edges import Looped, edges_as_given, wide
+from ._edges import Looped, edges_as_given, wide, with_wide_edges
 
 # The methods that define a layer: whoever replaces one of them gets PyG's own
 # path, which calls it.
@@ -130,15 +130,6 @@ def tried(run):
             return pyg_forward(self, x, edge_index, *args, **kwargs)
         return forward
     return make
-
-
-def with_wide_edges(function):
-    """A method of PyG that gets each edge_index of int32 as int64."""
-    @functools.wraps(function)
-    def method(self, *args, **kwargs):
-        return function(self, *[wide(v) for v in args],
-                        **{name: wide(v) for name, v in kwargs.items()})
-    return method
 
 
 def _trainable(value):

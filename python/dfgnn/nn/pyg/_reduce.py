@@ -165,8 +165,10 @@ def edge_messages(layer, edge_index, size, **arguments):
     if axis != 0 or message.dim() not in (2, 3) or not fits(message):
         return layer.aggregate(message, **layer.inspector.collect_param_data(
             "aggregate", collected))
-    return reduce_edges(layer, edge_index, message, collected["size_j"],
-                        collected["dim_size"])
+    num_src, num_dst = collected["size_j"], collected["dim_size"]
+    graph = graph_of(layer, edge_index,
+                     num_dst if num_src is None else num_src, num_dst)
+    return combine(module, reduce_messages(graph, message, names), graph)
 
 
 def reduce_messages(graph, message, names):
@@ -175,12 +177,3 @@ def reduce_messages(graph, message, names):
     if len(set(names) & set(PNA)) > 1:
         return each_reduction(by_edge(graph), message, names, graph.num_dst)
     return [aggregation.reduce_edges(graph, message, name) for name in names]
-
-
-def reduce_edges(layer, edge_index, message, num_src, num_dst):
-    """An aggregation module's reductions of messages."""
-    module = layer.aggr_module
-    graph = graph_of(layer, edge_index,
-                     num_dst if num_src is None else num_src, num_dst)
-    return combine(module, reduce_messages(graph, message,
-                                           reductions(module)), graph)

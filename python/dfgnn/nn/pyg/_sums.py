@@ -27,13 +27,6 @@ from ._reduce import (
 
 # ---- forwards ---------------------------------------------------------------
 
-def _tensors_for_graphs(layer, values):
-    """values, each dfgnn.Graph replaced by the edge_index that PyG's forward
-    reads."""
-    return [edges_as_given(layer, v) if isinstance(v, Graph) else v
-            for v in values]
-
-
 def renamed(makers, otherwise=None, when=None):
     """A maker of forwards that are PyG's with other functions for making
     edges, those of makers; those of otherwise if when(layer) is true."""
@@ -44,10 +37,10 @@ def renamed(makers, otherwise=None, when=None):
             return pyg_forward
 
         def forward(self, *args, **kwargs):
-            args = _tensors_for_graphs(self, args)
-            if kwargs:
-                kwargs = dict(zip(kwargs, _tensors_for_graphs(
-                    self, kwargs.values())))
+            def of_pyg(v):  # whose forward reads an edge_index
+                return edges_as_given(self, v) if isinstance(v, Graph) else v
+            args = [of_pyg(v) for v in args]
+            kwargs = {name: of_pyg(v) for name, v in kwargs.items()}
             if not usual(self):
                 return pyg_forward(self, *args, **kwargs)
             ours = second if when is not None and when(self) else first
@@ -153,12 +146,10 @@ def principal(layer, edge_index, size, x, edge_attr=None):
     num_nodes = x.size(0)
     graph = graph_of(layer, edge_index, num_nodes, num_nodes)
     width = layer.F_in
-    dst_part, src_part = [], []
-    for tower, (linear, _) in enumerate(linears):
-        dst_part.append(F.linear(x[:, tower], linear.weight[:, :width],
-                                 linear.bias))
-        src_part.append(F.linear(x[:, tower], linear.weight[:, width:]))
-    dst_part, src_part = torch.stack(dst_part, 1), torch.stack(src_part, 1)
+    dst_part, src_part = (torch.stack(towers, 1) for towers in zip(*[
+        (F.linear(rows, first.weight[:, :width], first.bias),
+         F.linear(rows, first.weight[:, width:]))
+        for rows, (first, _) in zip(x.unbind(1), linears)]))
     outs = _shifted(names, each_reduction(graph, src_part, names, num_nodes),
                     dst_part, graph)
     return combine(layer.aggr_module, outs, graph)
@@ -228,25 +219,25 @@ def edge_network(layer, edge_index, size, x):
     if narrow and (network is None or compiling()):
         return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
+
+    def by_mlp(weight, bias, **inputs):
+        out = edge_mlp(
+            graph, [weight, *network.weights], [bias, *network.biases],
+            activation=network.activation, last=network.last,
+            slope=network.slope, reduce=names[0], **inputs)
+        return combine(layer.aggr_module, [out], graph)
     if narrow:
         src, dst = graph.edge_index
-        out = edge_mlp(
-            graph, [linear.weight, *network.weights],
-            [linear.bias, *network.biases], dst=pair.dst,
+        return by_mlp(
+            linear.weight, linear.bias, dst=pair.dst,
             edge=pair.src.index_select(0, src) - pair.dst.index_select(0, dst),
-            columns=("dst", "edge", "src"), activation=network.activation,
-            last=network.last, slope=network.slope, reduce=names[0])
-        return combine(layer.aggr_module, [out], graph)
+            columns=("dst", "edge", "src"))
     width = pair.src.size(1)
     right = linear.weight[:, width:]
     dst_part = F.linear(pair.dst, linear.weight[:, :width] - right, linear.bias)
     src_part = F.linear(pair.src, right)
     if network is not None and not compiling():
-        out = edge_mlp(
-            graph, [None, *network.weights], [None, *network.biases],
-            dst_part=dst_part, src_part=src_part, activation=network.activation,
-            last=network.last, slope=network.slope, reduce=names[0])
-        return combine(layer.aggr_module, [out], graph)
+        return by_mlp(None, None, dst_part=dst_part, src_part=src_part)
     if rest:
         src, dst = graph if compiling() else graph.edge_index
         message = dst_part.index_select(0, dst) + src_part.index_select(0, src)
