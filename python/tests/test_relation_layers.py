@@ -36,7 +36,7 @@ def test_rgcn(kind, weights, way, doubles, ways, said):
         if aggr == "max" and kind is G.FastRGCNConv or \
                 weights == "blocks" and name in ("numbers", None):
             continue
-        for nodes, relations, count in (SIZES[number % 5], SIZES[4]):
+        for nodes, relations, count in (SIZES[(number + 2) % 5], SIZES[4]):
             edges, kinds = typed(nodes, relations, count)
             x = torch.randn(nodes, WIDTH, requires_grad=True)
             own = torch.randn(nodes + 2, WIDTH, requires_grad=True)
@@ -44,6 +44,7 @@ def test_rgcn(kind, weights, way, doubles, ways, said):
                      "numbers": torch.randperm(nodes)}[name]
             leaves = {"x": [x], "pair": [x, own]}.get(name, [])
             agree(kind(WIDTH if leaves else nodes, 4, relations, aggr=aggr,
+                       root_weight=number % 3 > 0, bias=number % 2 > 0,
                        **WEIGHTS[weights]), leaves,
                   lambda layer: layer(given, edges, kinds))
     assert not said.text
@@ -109,7 +110,7 @@ def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
     ran, run = [], typed_layers._attended
     monkeypatch.setattr(typed_layers, "_attended", lambda *a: (
         ran.append(1), run(*a))[1])
-    for nodes, relations, count in ((9, 3, 40), (30, 40, 300)):
+    for nodes, relations, count in ((9, 3, 40), (30, 40, 300), (4, 2, 0)):
         edges, kinds = typed(nodes, relations, count)
         x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
         attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
@@ -128,7 +129,7 @@ def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
                               return_attention_weights=weights, **given)
                 return found if weights is None else (found[0], found[1][1])
             agree(plain, [x, *given.values()], call)
-    assert len(ran) == 6 and "own path" not in said.text
+    assert len(ran) == 9 and "own path" not in said.text
 
 
 # ---- HEAT -------------------------------------------------------------------
