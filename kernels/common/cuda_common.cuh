@@ -35,26 +35,20 @@ template <typename T> struct accumulator { using type = float; };
 template <> struct accumulator<double> { using type = double; };
 template <typename T> using accumulator_t = typename accumulator<T>::type;
 
-__device__ __forceinline__ float widen(float x) { return x; }
-__device__ __forceinline__ double widen(double x) { return x; }
-__device__ __forceinline__ float widen(half_t x) {
-  return ptx::f16_to_float(x.bits);
-}
-__device__ __forceinline__ float widen(bfloat_t x) {
+DEVICE float widen(float x) { return x; }
+DEVICE double widen(double x) { return x; }
+DEVICE float widen(half_t x) { return ptx::f16_to_float(x.bits); }
+DEVICE float widen(bfloat_t x) {
   return __uint_as_float(unsigned(x.bits) << 16);
 }
 
-template <typename T> __device__ __forceinline__ T narrow(accumulator_t<T> x);
-template <> __device__ __forceinline__ float narrow<float>(float x) {
-  return x;
-}
-template <> __device__ __forceinline__ double narrow<double>(double x) {
-  return x;
-}
-template <> __device__ __forceinline__ half_t narrow<half_t>(float x) {
+template <typename T> DEVICE T narrow(accumulator_t<T> x);
+template <> DEVICE float narrow<float>(float x) { return x; }
+template <> DEVICE double narrow<double>(double x) { return x; }
+template <> DEVICE half_t narrow<half_t>(float x) {
   return {ptx::float_to_f16(x)};
 }
-template <> __device__ __forceinline__ bfloat_t narrow<bfloat_t>(float x) {
+template <> DEVICE bfloat_t narrow<bfloat_t>(float x) {
   return {ptx::float_to_bf16(x)};
 }
 
@@ -72,12 +66,11 @@ template <typename T, int VEC> struct alignas(sizeof(T) * VEC) packed {
     word_t bits;
     T item[VEC];
   };
-  __device__ __forceinline__ packed() {}
+  DEVICE packed() {}
 };
 
 /* Loads through the read-only path. */
-template <int VEC, typename T>
-__device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
+template <int VEC, typename T> DEVICE packed<T, VEC> load_packed(const T *p) {
   packed<T, VEC> x;
   x.bits = __ldg(reinterpret_cast<const typename packed<T, VEC>::word_t *>(p));
   return x;
@@ -85,8 +78,7 @@ __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
 
 /* Loads what another kernel wrote, or this one: not through the read-only path.
  */
-template <int VEC, typename T>
-__device__ __forceinline__ packed<T, VEC> load_written(const T *p) {
+template <int VEC, typename T> DEVICE packed<T, VEC> load_written(const T *p) {
   packed<T, VEC> x;
   x.bits = *reinterpret_cast<const typename packed<T, VEC>::word_t *>(p);
   return x;
@@ -96,7 +88,7 @@ __device__ __forceinline__ packed<T, VEC> load_written(const T *p) {
  * compiler would make a branch or copies.  As x may keep its old value, the
  * compiler does not move the load to its use to save registers either. */
 template <int VEC, typename T>
-__device__ __forceinline__ void load_if(packed<T, VEC> &x, const T *p, int on) {
+DEVICE void load_if(packed<T, VEC> &x, const T *p, int on) {
   if constexpr (sizeof(x) == 16) {
     ptx::load_if(x.bits, p, on);
   } else if (on) {
@@ -104,30 +96,26 @@ __device__ __forceinline__ void load_if(packed<T, VEC> &x, const T *p, int on) {
   }
 }
 
-template <typename T, int VEC>
-__device__ __forceinline__ void clear(packed<T, VEC> &x) {
+template <typename T, int VEC> DEVICE void clear(packed<T, VEC> &x) {
   x.bits = typename packed<T, VEC>::word_t{};
 }
 
 /* Loads data that no other row reads: it need not stay in the caches. */
-template <int VEC, typename T>
-__device__ __forceinline__ packed<T, VEC> load_once(const T *p) {
+template <int VEC, typename T> DEVICE packed<T, VEC> load_once(const T *p) {
   packed<T, VEC> x;
   x.bits = __ldcs(reinterpret_cast<const typename packed<T, VEC>::word_t *>(p));
   return x;
 }
 
 template <typename T, int VEC>
-__device__ __forceinline__ void widen(accumulator_t<T> (&to)[VEC],
-                                      const packed<T, VEC> &x) {
+DEVICE void widen(accumulator_t<T> (&to)[VEC], const packed<T, VEC> &x) {
 #pragma unroll
   for (int i = 0; i < VEC; ++i)
     to[i] = widen(x.item[i]);
 }
 
 template <int VEC, typename T>
-__device__ __forceinline__ void store_packed(T *p,
-                                             const accumulator_t<T> (&x)[VEC]) {
+DEVICE void store_packed(T *p, const accumulator_t<T> (&x)[VEC]) {
   packed<T, VEC> y;
 #pragma unroll
   for (int i = 0; i < VEC; ++i)
@@ -136,8 +124,7 @@ __device__ __forceinline__ void store_packed(T *p,
 }
 
 template <int VEC, typename T>
-__device__ __forceinline__ void store_once(T *p,
-                                           const accumulator_t<T> (&x)[VEC]) {
+DEVICE void store_once(T *p, const accumulator_t<T> (&x)[VEC]) {
   packed<T, VEC> y;
 #pragma unroll
   for (int i = 0; i < VEC; ++i)
@@ -146,59 +133,44 @@ __device__ __forceinline__ void store_once(T *p,
 }
 
 /* The row of a node: base + node * bytes in one instruction. */
-__device__ __forceinline__ const char *node_row(const char *base, int node,
-                                                unsigned bytes) {
+DEVICE const char *node_row(const char *base, int node, unsigned bytes) {
   return ptx::element(base, node, bytes);
 }
 
 /* 2^x: on floats the unit's own approximation, 2 ulp. */
-__device__ __forceinline__ float exp2_fast(float x) {
-  return ptx::exp2_approximate(x);
-}
-__device__ __forceinline__ double exp2_fast(double x) { return exp2(x); }
+DEVICE float exp2_fast(float x) { return ptx::exp2_approximate(x); }
+DEVICE double exp2_fast(double x) { return exp2(x); }
 /* 1 / x and log2(x) of x >= 1, within 2 ulp or 2^-22. */
-__device__ __forceinline__ float reciprocal(float x) {
-  return __fdividef(1.0f, x);
-}
-__device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
-__device__ __forceinline__ float log2_fast(float x) { return __log2f(x); }
-__device__ __forceinline__ double log2_fast(double x) { return log2(x); }
+DEVICE float reciprocal(float x) { return __fdividef(1.0f, x); }
+DEVICE double reciprocal(double x) { return 1.0 / x; }
+DEVICE float log2_fast(float x) { return __log2f(x); }
+DEVICE double log2_fast(double x) { return log2(x); }
 
-__device__ __forceinline__ float log2_of(float x) { return log2f(x); }
-__device__ __forceinline__ double log2_of(double x) { return log2(x); }
-__device__ __forceinline__ float max_of(float a, float b) {
-  return fmaxf(a, b);
-}
-__device__ __forceinline__ double max_of(double a, double b) {
-  return fmax(a, b);
-}
+DEVICE float log2_of(float x) { return log2f(x); }
+DEVICE double log2_of(double x) { return log2(x); }
+DEVICE float max_of(float a, float b) { return fmaxf(a, b); }
+DEVICE double max_of(double a, double b) { return fmax(a, b); }
 
 /* A norm below 1e-12 counts as 1e-12, as in torch's normalize. */
-__device__ __forceinline__ float inverse_norm(float square) {
+DEVICE float inverse_norm(float square) {
   return rsqrtf(fmaxf(square, 1e-24f));
 }
-__device__ __forceinline__ double inverse_norm(double square) {
-  return rsqrt(fmax(square, 1e-24));
-}
+DEVICE double inverse_norm(double square) { return rsqrt(fmax(square, 1e-24)); }
 
 /* The least finite number: a maximum starts there rather than at -inf, so that
  * differences are never NaN. */
-template <typename A> __device__ __forceinline__ A lowest();
-template <> __device__ __forceinline__ float lowest<float>() {
-  return -3.402823466e38f;
-}
-template <> __device__ __forceinline__ double lowest<double>() {
-  return -1.7976931348623157e308;
-}
+template <typename A> DEVICE A lowest();
+template <> DEVICE float lowest<float>() { return -3.402823466e38f; }
+template <> DEVICE double lowest<double>() { return -1.7976931348623157e308; }
 
 /* Reductions over aligned groups of LANES lanes; every lane gets the result. */
-template <int LANES, typename A> __device__ __forceinline__ A lanes_sum(A x) {
+template <int LANES, typename A> DEVICE A lanes_sum(A x) {
 #pragma unroll
   for (int o = LANES / 2; o > 0; o >>= 1)
     x += __shfl_xor_sync(kFullMask, x, o);
   return x;
 }
-template <int LANES, typename A> __device__ __forceinline__ A lanes_max(A x) {
+template <int LANES, typename A> DEVICE A lanes_max(A x) {
 #pragma unroll
   for (int o = LANES / 2; o > 0; o >>= 1)
     x = max_of(x, __shfl_xor_sync(kFullMask, x, o));
@@ -209,7 +181,7 @@ template <int LANES, typename A> __device__ __forceinline__ A lanes_max(A x) {
 struct offsets_t {
   const void *array;
   int wide;
-  __device__ __forceinline__ int64_t operator[](int64_t i) const {
+  DEVICE int64_t operator[](int64_t i) const {
     return wide ? __ldg(static_cast<const long long *>(array) + i)
                 : static_cast<int64_t>(
                       __ldg(static_cast<const int *>(array) + i));

@@ -55,15 +55,14 @@ struct row_work {
   int position; /* in the row, of the first edge */
   uint2 begin;  /* the first edge, in halves as edge_ahead.id */
 
-  __device__ __forceinline__ int64_t edge(int k) const {
+  DEVICE int64_t edge(int k) const {
     return static_cast<int64_t>(uint64_t(begin.y) << 32 | begin.x) + k;
   }
 };
 
 /* Loads where a row begins and ends.  Nothing is computed from the loads here,
  * so that they are not waited for. */
-__device__ __forceinline__ row_work find_whole_row(const gather_schedule &p,
-                                                   int unit) {
+DEVICE row_work find_whole_row(const gather_schedule &p, int unit) {
   row_work w;
   w.slot = -1;
   w.position = 0;
@@ -80,8 +79,7 @@ __device__ __forceinline__ row_work find_whole_row(const gather_schedule &p,
   return w;
 }
 
-__device__ __forceinline__ row_work find_item(const gather_schedule &p,
-                                              int unit) {
+DEVICE row_work find_item(const gather_schedule &p, int unit) {
   row_work w;
   w.slot = -1;
   w.row = __ldg(p.item_row + unit);
@@ -101,23 +99,22 @@ __device__ __forceinline__ row_work find_item(const gather_schedule &p,
  * extra_items on come the first items of cut rows. */
 struct item_slots {
   int count, base, extra;
-  __device__ __forceinline__ item_slots(const gather_schedule &s, int row)
+  DEVICE item_slots(const gather_schedule &s, int row)
       : count(s.row_item[row + 1] - s.row_item[row]),
         base(s.row_item[row] - row), extra(s.extra_items) {}
-  __device__ __forceinline__ int64_t operator()(int k) const {
+  DEVICE int64_t operator()(int k) const {
     return k == 0 ? extra + base : base + k - 1;
   }
 };
 
-__device__ __forceinline__ void settle_row(const gather_schedule &p,
-                                           row_work &w) {
+DEVICE void settle_row(const gather_schedule &p, row_work &w) {
   if (!p.item_row)
     w.degree -= static_cast<int>(w.begin.x);
 }
 
 /* The offset of feature f within a node, in elements. */
-__device__ __forceinline__ int64_t place_of(const gather_params &p,
-                                            const feature_tensor &t, int f) {
+DEVICE int64_t place_of(const gather_params &p, const feature_tensor &t,
+                        int f) {
   const int inner = p.heads_inner ? p.heads : p.dim;
   const int a = f / inner, b = f - a * inner;
   return p.heads_inner ? a * t.feature + b * t.head
@@ -128,17 +125,13 @@ __device__ __forceinline__ int64_t place_of(const gather_params &p,
 template <int VEC, int L, int C, int W> struct lane_features {
   int first;
 
-  __device__ __forceinline__ lane_features(const gather_params &)
+  DEVICE lane_features(const gather_params &)
       : first((blockIdx.y * C * L + (threadIdx.x & (L - 1))) * VEC) {}
-  __device__ __forceinline__ int at(int c) const { return first + c * L * VEC; }
-  __device__ __forceinline__ bool has(int c) const {
-    return W % (VEC * L * C) == 0 || at(c) < W;
-  }
+  DEVICE int at(int c) const { return first + c * L * VEC; }
+  DEVICE bool has(int c) const { return W % (VEC * L * C) == 0 || at(c) < W; }
   /* The first feature of vector c, or 0 where the lane has no vector c: it may
    * be read in any case. */
-  __device__ __forceinline__ int readable(int c) const {
-    return has(c) ? at(c) : 0;
-  }
+  DEVICE int readable(int c) const { return has(c) ? at(c) : 0; }
 };
 
 /* A lane's view of a tensor whose rows are gathered. */
@@ -146,9 +139,8 @@ template <typename T, int VEC, int L, int C, int W> struct lane_table {
   const char *lane[VEC > 1 ? 1 : C];
   unsigned node_bytes;
 
-  __device__ __forceinline__ lane_table(const gather_params &p,
-                                        const feature_tensor &t,
-                                        const lane_features<VEC, L, C, W> &f)
+  DEVICE lane_table(const gather_params &p, const feature_tensor &t,
+                    const lane_features<VEC, L, C, W> &f)
       : node_bytes(t.node_bytes) {
     const T *data = static_cast<const T *>(t.data);
     unroll<(VEC > 1 ? 1 : C)>([&](int c) {
@@ -158,15 +150,14 @@ template <typename T, int VEC, int L, int C, int W> struct lane_table {
     });
   }
 
-  __device__ __forceinline__ const T *at(int node, int c) const {
+  DEVICE const T *at(int node, int c) const {
     const T *row = reinterpret_cast<const T *>(
         node_row(lane[VEC > 1 ? 0 : c], node, node_bytes));
     return VEC > 1 ? row + c * L * VEC : row;
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void load(packed<T, VEC> &x, int node, int c,
-                                       bool on) const {
+  DEVICE void load(packed<T, VEC> &x, int node, int c, bool on) const {
     if (WHOLE) {
       x = load_written<VEC>(at(node, c));
       return;
@@ -178,9 +169,9 @@ template <typename T, int VEC, int L, int C, int W> struct lane_table {
 
 /* Writes a vector of a row. */
 template <typename T, int VEC>
-__device__ __forceinline__ void
-store_row(const gather_params &p, const feature_tensor &t, void *data, int row,
-          int f, const accumulator_t<T> (&x)[VEC]) {
+DEVICE void store_row(const gather_params &p, const feature_tensor &t,
+                      void *data, int row, int f,
+                      const accumulator_t<T> (&x)[VEC]) {
   char *node = static_cast<char *>(data) + int64_t(row) * t.node_bytes;
   store_once<VEC>(reinterpret_cast<T *>(node) +
                       (VEC > 1 ? int64_t(f) : place_of(p, t, f)),
@@ -189,9 +180,8 @@ store_row(const gather_params &p, const feature_tensor &t, void *data, int row,
 
 /* Reads a vector of a row. */
 template <typename T, int VEC>
-__device__ __forceinline__ void
-load_row(accumulator_t<T> (&x)[VEC], const gather_params &p,
-         const feature_tensor &t, int row, int f) {
+DEVICE void load_row(accumulator_t<T> (&x)[VEC], const gather_params &p,
+                     const feature_tensor &t, int row, int f) {
   const char *node =
       static_cast<const char *>(t.data) + int64_t(row) * t.node_bytes;
   widen(x, load_packed<VEC>(reinterpret_cast<const T *>(node) +
@@ -200,8 +190,7 @@ load_row(accumulator_t<T> (&x)[VEC], const gather_params &p,
 
 /* Feature f of number `part` of the PARTS of a partial result. */
 template <int PARTS, typename A>
-__device__ __forceinline__ A *part_of(const gather_params &p, int64_t slot,
-                                      int part, int f) {
+DEVICE A *part_of(const gather_params &p, int64_t slot, int part, int f) {
   return static_cast<A *>(p.partial) + (slot * PARTS + part) * p.width + f;
 }
 
@@ -211,12 +200,11 @@ struct edge_ahead {
   int index;
   uint2 id;
 
-  __device__ __forceinline__ void clear() {
+  DEVICE void clear() {
     index = 0;
     id = uint2{0, 0};
   }
-  template <bool NOTES>
-  __device__ __forceinline__ void read(const gather_params &p, int64_t e) {
+  template <bool NOTES> DEVICE void read(const gather_params &p, int64_t e) {
     index = __ldcs(p.schedule.indices + e);
     if constexpr (NOTES) {
       if (!p.edge_ids.array)
@@ -227,7 +215,7 @@ struct edge_ahead {
         id.x = __ldcs(static_cast<const unsigned *>(p.edge_ids.array) + e);
     }
   }
-  __device__ __forceinline__ int64_t edge() const {
+  DEVICE int64_t edge() const {
     return static_cast<int64_t>(uint64_t(id.y) << 32 | id.x);
   }
 };
@@ -252,23 +240,16 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     edge_ahead first;
   };
 
-  __device__ __forceinline__ gather_row(const gather_params &params,
-                                        int lanes_of_row)
+  DEVICE gather_row(const gather_params &params, int lanes_of_row)
       : p(params), op(params), group(lanes_of_row) {}
 
-  static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
-  __device__ __forceinline__ int lane_of_row() const {
-    return threadIdx.x & (group - 1);
-  }
-  __device__ __forceinline__ int first_lane() const {
-    return lane() & ~(group - 1);
-  }
-  __device__ __forceinline__ int side() const {
-    return unsigned(lane_of_row()) / L;
-  }
-  __device__ __forceinline__ int sides() const { return unsigned(group) / L; }
+  static DEVICE int lane() { return threadIdx.x & 31; }
+  DEVICE int lane_of_row() const { return threadIdx.x & (group - 1); }
+  DEVICE int first_lane() const { return lane() & ~(group - 1); }
+  DEVICE int side() const { return unsigned(lane_of_row()) / L; }
+  DEVICE int sides() const { return unsigned(group) / L; }
 
-  __device__ __forceinline__ void find_row(early &e, int unit, int last) const {
+  DEVICE void find_row(early &e, int unit, int last) const {
     e.w = row_work{0, -1, 0, 0, uint2{0, 0}};
     unit += lane() >> p.schedule.group_bits;
     e.active = unit < last;
@@ -277,19 +258,19 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
                                 : find_whole_row(p.schedule, unit);
   }
 
-  __device__ __forceinline__ void fetch_row(early &e) const {
+  DEVICE void fetch_row(early &e) const {
     settle_row(p.schedule, e.w);
     fetch_first(e);
   }
   /* Reads the lane's first edge of the row. */
-  __device__ __forceinline__ void fetch_first(early &e) const {
+  DEVICE void fetch_first(early &e) const {
     load(e.first, first_of(e.w), lane_of_row() < e.w.degree);
   }
 
   /* Works on the row of e; e becomes the row at `unit`, if that is below
    * `last`.  Every lane of the warp calls this; without a row, its degree is 0.
    */
-  __device__ __forceinline__ void run(early &e, int unit, int last) const {
+  DEVICE void run(early &e, int unit, int last) const {
     const row_work w = e.w;
     const bool active = e.active;
     const edge_ahead first = e.first;
@@ -328,38 +309,33 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     int index;
     typename Op::note note;
   };
-  __device__ __forceinline__ int64_t first_of(const row_work &w) const {
+  DEVICE int64_t first_of(const row_work &w) const {
     return w.edge(lane_of_row());
   }
-  __device__ __forceinline__ void read(edge_ahead &a, int64_t edge,
-                                       int left) const {
+  DEVICE void read(edge_ahead &a, int64_t edge, int left) const {
     load(a, edge, left + side() - lane_of_row() > group);
   }
-  __device__ __forceinline__ void load(edge_ahead &a, int64_t edge,
-                                       bool there) const {
+  DEVICE void load(edge_ahead &a, int64_t edge, bool there) const {
     a.clear();
     if (there)
       a.template read<Op::kNotes>(p, edge);
   }
-  __device__ __forceinline__ label label_of(const edge_ahead &a, int64_t,
-                                            int left) const {
+  DEVICE label label_of(const edge_ahead &a, int64_t, int left) const {
     return {a.index, op.look(a, left + side() - lane_of_row() > 0)};
   }
-  __device__ __forceinline__ void turn(state &z, const row_work &w,
-                                       int left) const {
+  DEVICE void turn(state &z, const row_work &w, int left) const {
     if (z.unfolded >= kFoldEdges) {
       op.fold(z.sums, z.old, w.degree - max(left, 0) - side(), L, group);
       z.unfolded = 0;
     }
     z.unfolded += L;
   }
-  __device__ __forceinline__ bool exact() const { return p.exact; }
+  DEVICE bool exact() const { return p.exact; }
 
   /* Reads U edges of the side. */
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  gather(typename Op::edge (&x)[U], typename Op::mark (&m)[U], const label &a,
-         int from, int left) const {
+  DEVICE void gather(typename Op::edge (&x)[U], typename Op::mark (&m)[U],
+                     const label &a, int from, int left) const {
     int j[U];
     unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, a.index, from + u * sides());
@@ -374,8 +350,8 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  edges(state &z, const row_work &w, const label &a, int from, int left) const {
+  DEVICE void edges(state &z, const row_work &w, const label &a, int from,
+                    int left) const {
     typename Op::edge x[U];
     typename Op::mark m[U];
     gather<WHOLE>(x, m, a, from, left);
@@ -398,9 +374,8 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
   /* While a lane holds more than one vector, each of a pair of lanes keeps one
    * half of them. */
   template <int LEFT>
-  __device__ __forceinline__ void merge_sides(total (&t)[C][VEC], int o,
-                                              int first, const row_work &w,
-                                              bool active) const {
+  DEVICE void merge_sides(total (&t)[C][VEC], int o, int first,
+                          const row_work &w, bool active) const {
     if (o >= group) {
       unroll<LEFT>([&](int c) { write(t[c], first + c, w, active); });
       return;
@@ -426,8 +401,8 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     }
   }
 
-  __device__ __forceinline__ void write(const total (&t)[VEC], int c,
-                                        const row_work &w, bool writer) const {
+  DEVICE void write(const total (&t)[VEC], int c, const row_work &w,
+                    bool writer) const {
     if (!writer || !op.features.has(c))
       return;
     if (w.slot >= 0)
@@ -447,7 +422,7 @@ template <class Op, int C, int U> constexpr int gather_blocks() {
 
 /* The body of a kernel over rows; gather_blocks() is for its launch bounds. */
 template <class Op, int L, int C, int U>
-__device__ __forceinline__ void gather_rows(const gather_params &p) {
+DEVICE void gather_rows(const gather_params &p) {
   __shared__ int taken;
   ptx::wait_for_previous();
   ptx::let_next_begin();

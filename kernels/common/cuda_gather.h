@@ -11,12 +11,14 @@
 
 #include <stdint.h>
 
+#include "kernels/common/device.h"
+
 /* CSR offsets of either width; the branch is uniform. */
 typedef struct csr_offsets {
   const void *array;
   int wide;
 #ifdef __CUDACC_RTC__
-  __device__ __forceinline__ int64_t operator[](int64_t i) const {
+  DEVICE int64_t operator[](int64_t i) const {
     return wide ? __ldg(static_cast<const long long *>(array) + i)
                 : static_cast<int64_t>(
                       __ldg(static_cast<const int *>(array) + i));

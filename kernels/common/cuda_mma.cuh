@@ -24,7 +24,7 @@ namespace dfgnn {
 /* x rounded to 11 bits, to nearest, by two products whose difference is exact;
  * cvt would be integer arithmetic.  NaN, infinities and magnitudes above 2^114
  * become NaN. */
-__device__ __forceinline__ float tf32_nearest(float x) {
+DEVICE float tf32_nearest(float x) {
   return fmaf(x, -8192.0f, fmaf(x, 8192.0f, x));
 }
 
@@ -32,20 +32,17 @@ __device__ __forceinline__ float tf32_nearest(float x) {
 struct tf32_parts {
   unsigned high, low;
 };
-__device__ __forceinline__ tf32_parts tf32_split(float x) {
+DEVICE tf32_parts tf32_split(float x) {
   const float high = tf32_nearest(x);
   return {__float_as_uint(high), __float_as_uint(x - high)};
 }
 
 /* Two numbers in a word, the first in the lower half. */
-template <typename T>
-__device__ __forceinline__ unsigned pack_pair(float low, float high);
-template <>
-__device__ __forceinline__ unsigned pack_pair<half_t>(float low, float high) {
+template <typename T> DEVICE unsigned pack_pair(float low, float high);
+template <> DEVICE unsigned pack_pair<half_t>(float low, float high) {
   return ptx::pack_f16(low, high);
 }
-template <>
-__device__ __forceinline__ unsigned pack_pair<bfloat_t>(float low, float high) {
+template <> DEVICE unsigned pack_pair<bfloat_t>(float low, float high) {
   return ptx::pack_bf16(low, high);
 }
 
@@ -53,7 +50,7 @@ __device__ __forceinline__ unsigned pack_pair<bfloat_t>(float low, float high) {
  */
 template <typename T, int EXACT> struct mma_operand {
   static constexpr bool ROUNDS = true;
-  static __device__ __forceinline__ void take(float &x, float &y) {
+  static DEVICE void take(float &x, float &y) {
     packed<T, 2> pair;
     pair.bits = pack_pair<T>(x, y);
     x = widen(pair.item[0]);
@@ -62,7 +59,7 @@ template <typename T, int EXACT> struct mma_operand {
 };
 template <int EXACT> struct mma_operand<float, EXACT> {
   static constexpr bool ROUNDS = !EXACT;
-  static __device__ __forceinline__ void take(float &x, float &y) {
+  static DEVICE void take(float &x, float &y) {
     x = tf32_nearest(x);
     y = tf32_nearest(y);
   }
@@ -73,18 +70,16 @@ template <int EXACT> struct mma_operand<float, EXACT> {
 using ptx::mma_tf32;
 
 template <typename T>
-__device__ __forceinline__ void mma_pairs(float (&d)[4], const unsigned (&a)[4],
-                                          unsigned b0, unsigned b1);
+DEVICE void mma_pairs(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                      unsigned b1);
 template <>
-__device__ __forceinline__ void mma_pairs<half_t>(float (&d)[4],
-                                                  const unsigned (&a)[4],
-                                                  unsigned b0, unsigned b1) {
+DEVICE void mma_pairs<half_t>(float (&d)[4], const unsigned (&a)[4],
+                              unsigned b0, unsigned b1) {
   ptx::mma_f16(d, a, b0, b1);
 }
 template <>
-__device__ __forceinline__ void mma_pairs<bfloat_t>(float (&d)[4],
-                                                    const unsigned (&a)[4],
-                                                    unsigned b0, unsigned b1) {
+DEVICE void mma_pairs<bfloat_t>(float (&d)[4], const unsigned (&a)[4],
+                                unsigned b0, unsigned b1) {
   ptx::mma_bf16(d, a, b0, b1);
 }
 

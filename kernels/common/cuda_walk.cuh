@@ -42,22 +42,18 @@ using ptx::lane_id;
 
 /* A Row whose lanes all have features, and which does nothing between turns. */
 struct plain_walk {
-  static __device__ __forceinline__ bool any(int left) {
-    return __any_sync(kFullMask, left > 0);
-  }
-  static constexpr __device__ __forceinline__ bool exact() { return true; }
+  static DEVICE bool any(int left) { return __any_sync(kFullMask, left > 0); }
+  static constexpr DEVICE bool exact() { return true; }
   template <class State, class Work>
-  static __device__ __forceinline__ void turn(State &, const Work &, int) {}
-  template <class Label>
-  static __device__ __forceinline__ void turned(const Label &) {}
+  static DEVICE void turn(State &, const Work &, int) {}
+  template <class Label> static DEVICE void turned(const Label &) {}
 };
 
 /* Walks the edges of row w, EACH a turn for each side; next: what the lane has
  * read of its first.  All lanes of the warp call it. */
 template <int EACH, int U, class Row, class Work>
-__device__ __forceinline__ void
-walk_edges(const Row &row, typename Row::state &z, const Work &w,
-           typename Row::ahead next) {
+DEVICE void walk_edges(const Row &row, typename Row::state &z, const Work &w,
+                       typename Row::ahead next) {
   auto at = row.first_of(w);
   int left = w.degree - row.side(); /* edges from this side's next one on */
   while (row.any(left)) {
@@ -83,7 +79,7 @@ walk_edges(const Row &row, typename Row::state &z, const Work &w,
 
 /* Takes the next units of those that a block has left, `rows` for a warp;
  * taken: in shared memory, counts them. */
-__device__ __forceinline__ int next_ticket(int &taken, int rows) {
+DEVICE int next_ticket(int &taken, int rows) {
   int ticket = 0;
   if (lane_id() == 0)
     ticket = atomicAdd(&taken, rows);

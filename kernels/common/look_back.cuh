@@ -16,21 +16,13 @@ namespace dfgnn {
 
 using ull = unsigned long long;
 
-__device__ __forceinline__ void publish(uint32_t *to, uint32_t x) {
-  ptx::store_relaxed(to, x);
-}
-__device__ __forceinline__ void publish(ull *to, ull x) {
-  ptx::store_relaxed(to, x);
-}
-__device__ __forceinline__ uint32_t look(const uint32_t *from) {
-  return ptx::load_relaxed(from);
-}
-__device__ __forceinline__ ull look(const ull *from) {
-  return ptx::load_relaxed(from);
-}
+DEVICE void publish(uint32_t *to, uint32_t x) { ptx::store_relaxed(to, x); }
+DEVICE void publish(ull *to, ull x) { ptx::store_relaxed(to, x); }
+DEVICE uint32_t look(const uint32_t *from) { return ptx::load_relaxed(from); }
+DEVICE ull look(const ull *from) { return ptx::load_relaxed(from); }
 
 /* The tile of this block; all threads of the block call it. */
-__device__ __forceinline__ int64_t take_ticket(uint32_t *ticket) {
+DEVICE int64_t take_ticket(uint32_t *ticket) {
   __shared__ uint32_t taken;
   if (threadIdx.x == 0)
     taken = atomicAdd(ticket, 1u);

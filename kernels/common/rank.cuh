@@ -14,7 +14,7 @@
 namespace dfgnn {
 
 /* The lanes whose digit, of BITS bits, is the same as this lane's. */
-template <int BITS> __device__ __forceinline__ unsigned peers_of(unsigned d) {
+template <int BITS> DEVICE unsigned peers_of(unsigned d) {
   unsigned peers = ~0u;
   unroll<BITS>([&](int b) {
     const bool on = d >> b & 1;
@@ -27,9 +27,8 @@ template <int BITS> __device__ __forceinline__ unsigned peers_of(unsigned d) {
 /* rank[i] becomes the number of keys of the warp before key i that have its
  * digit; count[d], of the warp and zero before, how many keys have digit d. */
 template <int BITS, int ITEMS>
-__device__ __forceinline__ void
-rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
-             uint32_t mask, uint32_t *count) {
+DEVICE void rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS],
+                         int shift, uint32_t mask, uint32_t *count) {
   const int lane = threadIdx.x % 32;
   const unsigned below = (1u << lane) - 1;
   unroll<ITEMS>([&](int i) {
@@ -48,8 +47,7 @@ rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
 
 /* The sum over the threads before this one.  part is shared memory, a word for
  * each warp; a barrier must lie between its last use and the call. */
-template <int THREADS, typename S>
-__device__ __forceinline__ S sum_before(S mine, S *part) {
+template <int THREADS, typename S> DEVICE S sum_before(S mine, S *part) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   S end = mine;
 #pragma unroll
@@ -69,8 +67,7 @@ __device__ __forceinline__ S sum_before(S mine, S *part) {
 /* Called by the thread of a digit: each warp's counter becomes the sum of the
  * warps before it; returns the number of keys that have the digit. */
 template <int WARPS, int RADIX>
-__device__ __forceinline__ uint32_t sum_warps(uint32_t (*count)[RADIX],
-                                              int digit) {
+DEVICE uint32_t sum_warps(uint32_t (*count)[RADIX], int digit) {
   uint32_t sum = 0;
   unroll<WARPS>([&](int w) {
     const uint32_t mine = count[w][digit];
@@ -90,9 +87,9 @@ template <int BITS, int THREADS> struct RankMemory {
 /* rank[i] becomes the position of key i among the block's keys sorted by the
  * digit.  The block may not use the memory until a barrier after the call. */
 template <int BITS, int THREADS, int ITEMS>
-__device__ __forceinline__ void
-rank_in_block(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
-              uint32_t mask, RankMemory<BITS, THREADS> *m) {
+DEVICE void rank_in_block(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS],
+                          int shift, uint32_t mask,
+                          RankMemory<BITS, THREADS> *m) {
   constexpr int kRadix = 1 << BITS;
   static_assert(THREADS >= kRadix, "a digit has a thread");
   const int warp = threadIdx.x / 32;

@@ -11,7 +11,7 @@ namespace dfgnn {
 template <int OP> struct Scan {
   static constexpr int32_t kNothing = OP == DFGNN_SCAN_SUM ? 0 : -INT32_MAX - 1;
   /* Sums wrap around as unsigned numbers do. */
-  static __device__ __forceinline__ int32_t join(int32_t a, int32_t b) {
+  static DEVICE int32_t join(int32_t a, int32_t b) {
     return OP == DFGNN_SCAN_SUM ? int32_t(uint32_t(a) + uint32_t(b))
                                 : (a > b ? a : b);
   }

@@ -41,7 +41,7 @@ struct Peers {
   unsigned lanes;
   int last;
 };
-__device__ __forceinline__ Peers peers_among(unsigned digit, bool real) {
+DEVICE Peers peers_among(unsigned digit, bool real) {
   const unsigned all = __ballot_sync(~0u, real);
   const unsigned lanes = peers_of<kShortDigit>(digit) & all;
   return {lanes, real ? 31 - __clz(int(lanes)) : 0};
@@ -124,8 +124,7 @@ struct Ends {
 /* The ends of an edge of the matrix.  One out of range becomes an edge between
  * the first nodes, so that all that reads the matrix stays in its arrays; one
  * that a loop takes the place of has no destination and no source. */
-template <class T>
-__device__ __forceinline__ Ends ends_of(const dfgnn_short_list &l, int e) {
+template <class T> DEVICE Ends ends_of(const dfgnn_short_list &l, int e) {
   if (e >= l.edges)
     return {e - l.edges, e - l.edges};
   const int64_t i = static_cast<const T *>(l.dst_from)[e];

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(DFGNN_HISTOGRAM_THREADS)
 /* The number of keys of the tiles before this one that have the digit; kAhead
  * states are loaded at a time.  state: the digit's in tile 0. */
 template <int RADIX, typename S>
-__device__ __forceinline__ S look_back(const S *state, int64_t tile) {
+DEVICE S look_back(const S *state, int64_t tile) {
   constexpr int kAhead = 4;
   S sum = 0;
   int64_t at = tile - 1;

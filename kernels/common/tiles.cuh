@@ -45,8 +45,7 @@ template <class O> struct Rows {
 /* Calls f(edge, column) for each edge of a window; kAhead loads are under way.
  */
 template <int THREADS, class F>
-__device__ __forceinline__ void for_edges(const int32_t *indices, int64_t edges,
-                                          F f) {
+DEVICE void for_edges(const int32_t *indices, int64_t edges, F f) {
   constexpr int kAhead = 4;
   for (int64_t e = threadIdx.x; e < edges; e += kAhead * THREADS) {
     int32_t j[kAhead];
@@ -61,8 +60,7 @@ __device__ __forceinline__ void for_edges(const int32_t *indices, int64_t edges,
 }
 
 /* Sets the bit of a place among a window's columns; true if it was set. */
-__device__ __forceinline__ bool set_bit(uint32_t *mask, int high, int row,
-                                        uint32_t place) {
+DEVICE bool set_bit(uint32_t *mask, int high, int row, uint32_t place) {
   const uint32_t bit = 1u << (place & 31);
   return atomicOr(mask + size_t(place >> 5) * size_t(high) + row, bit) & bit;
 }

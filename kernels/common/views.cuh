@@ -102,8 +102,7 @@ __global__ void fill_items(const __grid_constant__ dfgnn_fill_items f) {
 /* The items of a row beyond the first, and 1 for a heavy row in the upper half,
  * so that one sum counts both. */
 template <class O>
-__device__ __forceinline__ uint64_t count_of_row(const dfgnn_pad_items &p,
-                                                 int64_t i) {
+DEVICE uint64_t count_of_row(const dfgnn_pad_items &p, int64_t i) {
   const O *offsets = static_cast<const O *>(p.offsets);
   const int64_t degree = int64_t(offsets[i + 1]) - int64_t(offsets[i]);
   const uint64_t more = degree > p.size ? (degree - 1) / p.size : 0;

@@ -2,6 +2,8 @@
 #ifndef DFGNN_KERNELS_PTX_CUH
 #define DFGNN_KERNELS_PTX_CUH
 
+#include "kernels/common/device.h"
+
 namespace dfgnn {
 namespace ptx {
 

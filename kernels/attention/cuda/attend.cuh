@@ -46,7 +46,7 @@ template <class K> struct attend_row : lane_map<K> {
     pack key[KU][KC], value[U][C];
   };
 
-  __device__ __forceinline__ explicit attend_row(const attend_params &params)
+  DEVICE explicit attend_row(const attend_params &params)
       : map(params.share.group), p(params),
         partial(static_cast<A *>(params.partial)),
         partial_state(static_cast<A *>(params.partial_state)) {
@@ -64,7 +64,7 @@ template <class K> struct attend_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void clear_buffers(state &z) const {
+  DEVICE void clear_buffers(state &z) const {
     unroll<KU, KC>([&](int u, int c) { clear(z.key[u][c]); });
     unroll<U, C>([&](int u, int c) { clear(z.value[u][c]); });
   }
@@ -77,7 +77,7 @@ template <class K> struct attend_row : lane_map<K> {
     pack q[QC];
   };
 
-  __device__ __forceinline__ void fetch_row(early &e) const {
+  DEVICE void fetch_row(early &e) const {
     e.index =
         lane_of_row() < e.w.degree ? __ldcs(e.w.indices + lane_of_row()) : 0;
     if constexpr (Score::QUERY) {
@@ -93,8 +93,7 @@ template <class K> struct attend_row : lane_map<K> {
 
   /* Works on the row of e; e becomes the one at `unit`, if that is below
    * `last`. */
-  __device__ __forceinline__ void run(state &z, early &e, int unit,
-                                      int last) const {
+  DEVICE void run(state &z, early &e, int unit, int last) const {
     const row_edges w = e.w;
     const bool active = e.active;
     const int first = e.index;
@@ -108,7 +107,7 @@ template <class K> struct attend_row : lane_map<K> {
   /* ---- what walk_edges() asks for ---------------------------------------- */
 
   using ahead = int; /* the source */
-  __device__ __forceinline__ const int *first_of(const row_edges &w) const {
+  DEVICE const int *first_of(const row_edges &w) const {
     return w.indices + lane_of_row();
   }
   struct label {
@@ -116,12 +115,10 @@ template <class K> struct attend_row : lane_map<K> {
     unsigned mask; /* SHARED_MASK: bit i: is the weight in head i kept? */
     const int *at; /* the place of the edge that the lane read */
   };
-  __device__ __forceinline__ void read(int &index, const int *at,
-                                       int left) const {
+  DEVICE void read(int &index, const int *at, int left) const {
     index = left + side() - lane_of_row() > group ? __ldcs(at) : 0;
   }
-  __device__ __forceinline__ label label_of(int index, const int *at,
-                                            int) const {
+  DEVICE label label_of(int index, const int *at, int) const {
     label x = {index, 0, at};
     if constexpr (SHARED_MASK)
       x.mask = kept_heads<TILE, HEADS>(p.dropout, key, at - p.schedule.indices,
@@ -129,7 +126,7 @@ template <class K> struct attend_row : lane_map<K> {
     return x;
   }
 
-  __device__ __forceinline__ void begin_row(state &z, const early &e) const {
+  DEVICE void begin_row(state &z, const early &e) const {
     unroll<S>([&](int h) {
       z.m[h] = lowest<A>();
       z.l[h] = z.row_score[h] = A(0);
@@ -142,8 +139,7 @@ template <class K> struct attend_row : lane_map<K> {
       scale_query(z.q, e.q);
   }
 
-  __device__ __forceinline__ void scale_query(A (&q)[QC][VEC],
-                                              const pack (&from)[QC]) const {
+  DEVICE void scale_query(A (&q)[QC][VEC], const pack (&from)[QC]) const {
     A square[S];
     unroll<S>([&](int h) { square[h] = A(0); });
     unroll<C>([&](int c) {
@@ -164,8 +160,8 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  edges(state &z, const row_edges &, const label &x, int from, int left) const {
+  DEVICE void edges(state &z, const row_edges &, const label &x, int from,
+                    int left) const {
     int j[U];
     unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, x.index, from + u * sides());
@@ -215,9 +211,8 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   template <int XU, int XC>
-  __device__ __forceinline__ void sum_scores(A (&s)[U * S],
-                                             const A (&q)[QC][VEC],
-                                             const pack (&x)[XU][XC]) const {
+  DEVICE void sum_scores(A (&s)[U * S], const A (&q)[QC][VEC],
+                         const pack (&x)[XU][XC]) const {
     unroll<U * S>([&](int i) { s[i] = A(0); });
     unroll<U, C, VEC>([&](int u, int c, int i) {
       Score::add(s[u * S + map::state(c)], q[c][i], widen(x[u][c].item[i]),
@@ -231,8 +226,7 @@ template <class K> struct attend_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void row_norms(A (&inverse)[U * S],
-                                            const pack (&x)[U][C]) const {
+  DEVICE void row_norms(A (&inverse)[U * S], const pack (&x)[U][C]) const {
     unroll<U * S>([&](int i) { inverse[i] = A(0); });
     unroll<U, C, VEC>([&](int u, int c, int i) {
       const A v = widen(x[u][c].item[i]);
@@ -244,9 +238,8 @@ template <class K> struct attend_row : lane_map<K> {
 
   /* Reads a scalar of each source and head. */
   template <bool WHOLE>
-  __device__ __forceinline__ void read_scalars(A (&x)[U * S], const void *from,
-                                               const int (&j)[U],
-                                               int left) const {
+  DEVICE void read_scalars(A (&x)[U * S], const void *from, const int (&j)[U],
+                           int left) const {
     const A *at = static_cast<const A *>(from) + head(0);
     unroll<U, S>([&](int u, int h) {
       x[u * S + h] =
@@ -258,9 +251,8 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  source_scores(A (&s)[U * S], const A (&row_score)[S], const int (&j)[U],
-                int left) const {
+  DEVICE void source_scores(A (&s)[U * S], const A (&row_score)[S],
+                            const int (&j)[U], int left) const {
     read_scalars<WHOLE>(s, p.score_src, j, left);
     unroll<U * S>([&](int i) {
       s[i] = leaky(row_score[i % S] + s[i], A(p.slope)) * A(kLog2e);
@@ -269,8 +261,7 @@ template <class K> struct attend_row : lane_map<K> {
 
   /* Adds the bias of each edge to its scores, and writes them, as EDGE says. */
   template <bool WHOLE>
-  __device__ __forceinline__ void number_scores(A (&s)[U * S], int64_t edge,
-                                                int left) const {
+  DEVICE void number_scores(A (&s)[U * S], int64_t edge, int left) const {
     unroll<U, S>([&](int u, int h) {
       if ((WHOLE || u * sides() < left) && has_head(h)) {
         const int64_t at = (edge + u * sides()) * HEADS + head(h);
@@ -285,9 +276,8 @@ template <class K> struct attend_row : lane_map<K> {
 
   /* Scales or drops weights, which count in the softmax all the same. */
   template <int N>
-  __device__ __forceinline__ void drop(A (&weight)[U * S], A (&kept)[N],
-                                       int64_t edge, unsigned mask,
-                                       int from) const {
+  DEVICE void drop(A (&weight)[U * S], A (&kept)[N], int64_t edge,
+                   unsigned mask, int from) const {
     unsigned bits = 0;
     unroll<N>([&](int i) {
       if constexpr (SHARED_MASK) {
@@ -304,8 +294,7 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   /* Edges that are not there get no weight. */
-  template <bool WHOLE>
-  __device__ __forceinline__ void leave_out(A (&s)[U * S], int left) const {
+  template <bool WHOLE> DEVICE void leave_out(A (&s)[U * S], int left) const {
     if constexpr (!WHOLE)
       unroll<U * S>([&](int i) {
         if (i / S * sides() >= left)
@@ -313,15 +302,14 @@ template <class K> struct attend_row : lane_map<K> {
       });
   }
 
-  static __device__ __forceinline__ void rescale(state &z, int h, A factor) {
+  static DEVICE void rescale(state &z, int h, A factor) {
 #pragma unroll
     for (int c = h * HV; c < (h + 1) * HV; ++c)
       unroll<VEC>([&](int i) { z.acc[c][i] *= factor; });
   }
 
   /* Merges the sides and writes the row. */
-  __device__ __forceinline__ void finish(const row_edges &w, bool active,
-                                         state &z) const {
+  DEVICE void finish(const row_edges &w, bool active, state &z) const {
     unroll<S>([&](int h) {
       rescale(z, h, merge_state(w, active, h, z.m[h], z.l[h]));
     });
@@ -331,8 +319,7 @@ template <class K> struct attend_row : lane_map<K> {
     });
   }
 
-  __device__ __forceinline__ A merge_state(const row_edges &w, bool active,
-                                           int h, A m, A l) const {
+  DEVICE A merge_state(const row_edges &w, bool active, int h, A m, A l) const {
     A top = m, factor = A(1);
     if (group > L) {
       top = this->max_sides(top);
@@ -346,8 +333,8 @@ template <class K> struct attend_row : lane_map<K> {
     return factor;
   }
 
-  __device__ __forceinline__ void store_state(const row_edges &w, bool active,
-                                              int h, A m, A l) const {
+  DEVICE void store_state(const row_edges &w, bool active, int h, A m,
+                          A l) const {
     if (!active || side() != 0 || !this->first_of_head() || !has_head(h))
       return;
     if (w.slot >= 0) {
@@ -360,8 +347,7 @@ template <class K> struct attend_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void store(const A (&x)[VEC], int c,
-                                        const row_edges &w) const {
+  DEVICE void store(const A (&x)[VEC], int c, const row_edges &w) const {
     if (w.slot >= 0) {
       A *to = partial + (int64_t(w.slot) * HEADS + head(map::state(c))) * DIM +
               feature(c);

@@ -16,8 +16,7 @@ struct heavy_row {
   int row, degree, share, parts;
   const int *indices;
 
-  __device__ __forceinline__ heavy_row(const row_schedule &p, int number,
-                                       int groups)
+  DEVICE heavy_row(const row_schedule &p, int number, int groups)
       : row(__ldg(p.heavy + number)) {
     const offsets_t offsets{p.offsets, p.offsets64};
     const int64_t begin = offsets[row];
@@ -26,7 +25,7 @@ struct heavy_row {
     parts = ceil_div(degree, share);
     indices = p.indices + begin;
   }
-  __device__ __forceinline__ row_edges part(int number) const {
+  DEVICE row_edges part(int number) const {
     const int from = number * share;
     return row_edges{row, number, max(0, min(share, degree - from)),
                      indices + from};
@@ -35,8 +34,7 @@ struct heavy_row {
 
 /* Merges the parts of a row, for the heads of the tile. */
 template <class K>
-__device__ __forceinline__ void merge_parts(const attend_row<K> &work, int row,
-                                            int parts) {
+DEVICE void merge_parts(const attend_row<K> &work, int row, int parts) {
   using row_t = attend_row<K>;
   using A = typename row_t::A;
   using T = typename row_t::T;

@@ -40,9 +40,8 @@ struct grad_label {
 
 /* Works on the rows that a warp takes at once, from unit on. */
 template <int L, int U, class Row>
-__device__ __forceinline__ void
-walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
-          int unit, int last) {
+DEVICE void walk_rows(const Row &row, typename Row::state &z,
+                      const row_schedule &schedule, int unit, int last) {
   row_edges w;
   typename Row::ahead first;
   const bool active = find_row(w, schedule, row.group, unit, last);
@@ -102,7 +101,7 @@ template <class K> struct grad_row : lane_map<K> {
     pack x[FAR][U][C];
   };
 
-  __device__ __forceinline__ explicit grad_row(const grad_params &params)
+  DEVICE explicit grad_row(const grad_params &params)
       : map(params.share.group), p(params), beta(1), slope(params.slope),
         keep(params.dropout.keep), key(0) {
     unroll<FAR>([&](int t) { far[t] = this->lane_base(p.far[t]); });
@@ -120,7 +119,7 @@ template <class K> struct grad_row : lane_map<K> {
       key = dropout_key(p.dropout);
   }
 
-  __device__ __forceinline__ void begin(state &z) const {
+  DEVICE void begin(state &z) const {
     unroll<FAR, U, C>([&](int t, int u, int c) { clear(z.x[t][u][c]); });
     if constexpr (TOTALS) {
       unroll<HC, VEC>([&](int c, int i) { z.att_total[c][i] = A(0); });
@@ -128,19 +127,17 @@ template <class K> struct grad_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void run(state &z, int unit, int last) const {
+  DEVICE void run(state &z, int unit, int last) const {
     walk_rows<L, U>(*this, z, p.schedule, unit, last);
   }
 
   /* ---- a row ------------------------------------------------------------- */
 
-  __device__ __forceinline__ const A *scalar(const void *array, int row,
-                                             int h) const {
+  DEVICE const A *scalar(const void *array, int row, int h) const {
     return static_cast<const A *>(array) + int64_t(row) * HEADS + head(h);
   }
 
-  __device__ __forceinline__ void begin_row(state &z, const row_edges &w,
-                                            bool active) const {
+  DEVICE void begin_row(state &z, const row_edges &w, bool active) const {
     unroll<OWN>([&](int t) { this->own(z.own[t], p.own[t], w.row, active); });
     unroll<TO, C, VEC>([&](int t, int c, int i) { z.sum[t][c][i] = A(0); });
     unroll<S>([&](int h) {
@@ -156,8 +153,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   /* Finds a destination's lse and delta, and leaves them for the walk over
    * columns. */
-  __device__ __forceinline__ void own_stats(state &z, const row_edges &w,
-                                            bool active) const {
+  DEVICE void own_stats(state &z, const row_edges &w, bool active) const {
     unroll<S>([&](int h) { z.delta[h] = A(0); });
     unroll<C>([&](int c) {
       pack x;
@@ -194,20 +190,17 @@ template <class K> struct grad_row : lane_map<K> {
 
   using ahead = grad_ahead;
   using label = grad_label;
-  __device__ __forceinline__ const int *first_of(const row_edges &w) const {
+  DEVICE const int *first_of(const row_edges &w) const {
     return w.indices + lane_of_row();
   }
-  __device__ __forceinline__ void read(ahead &x, const int *at,
-                                       int left) const {
+  DEVICE void read(ahead &x, const int *at, int left) const {
     load(x, at, left + side() - lane_of_row() > this->group);
   }
-  __device__ __forceinline__ void load(ahead &x, const int *at,
-                                       bool there) const {
+  DEVICE void load(ahead &x, const int *at, bool there) const {
     x.index = there ? __ldcs(at) : 0;
     x.number = number_at(at, there);
   }
-  __device__ __forceinline__ label label_of(const ahead &x, const int *,
-                                            int) const {
+  DEVICE label label_of(const ahead &x, const int *, int) const {
     label y = {x.index, x.number, 0};
     if constexpr (DROPOUT && TILE <= 32)
       y.kept = kept_heads<TILE, HEADS>(p.dropout, key, x.number,
@@ -216,8 +209,7 @@ template <class K> struct grad_row : lane_map<K> {
   }
   /* The number in the CSR matrix of the edge whose far node is at `at`; there:
    * is an edge there? */
-  __device__ __forceinline__ int64_t number_at(const int *at,
-                                               bool there) const {
+  DEVICE int64_t number_at(const int *at, bool there) const {
     if constexpr (!EDGES)
       return 0;
     const int64_t place = at - p.schedule.indices;
@@ -228,9 +220,8 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void edges(state &z, const row_edges &w,
-                                        const label &x, int from,
-                                        int left) const {
+  DEVICE void edges(state &z, const row_edges &w, const label &x, int from,
+                    int left) const {
     int j[U];
     nodes(j, x.index, from);
     fetch<WHOLE>(z, j, left);
@@ -239,16 +230,14 @@ template <class K> struct grad_row : lane_map<K> {
     add(z, weight, score);
   }
 
-  __device__ __forceinline__ void nodes(int (&j)[U], int index,
-                                        int from) const {
+  DEVICE void nodes(int (&j)[U], int index, int from) const {
     unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, index, from + u * sides());
     });
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(state &z, const int (&j)[U],
-                                        int left) const {
+  DEVICE void fetch(state &z, const int (&j)[U], int left) const {
     unroll<FAR, U>([&](int t, int u) {
       const char *at = node_row(far[t], j[u], p.far[t].node_bytes);
       unroll<C>([&](int c) {
@@ -259,9 +248,9 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  terms(A (&weight)[U * S], A (&score)[U * S], state &z, const row_edges &w,
-        const int (&j)[U], const label &edge, int from, int left) const {
+  DEVICE void terms(A (&weight)[U * S], A (&score)[U * S], state &z,
+                    const row_edges &w, const int (&j)[U], const label &edge,
+                    int from, int left) const {
     if constexpr (GIVEN)
       given_terms<WHOLE>(weight, score, z, j,
                          (w.indices - p.schedule.indices) + (w.degree - left),
@@ -270,14 +259,12 @@ template <class K> struct grad_row : lane_map<K> {
       find_terms<WHOLE>(weight, score, z, j, edge, from, left);
   }
 
-  template <bool WHOLE>
-  __device__ __forceinline__ bool live(int u, int h, int left) const {
+  template <bool WHOLE> DEVICE bool live(int u, int h, int left) const {
     return (WHOLE || u * sides() < left) && has_head(h);
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void far_scalars(A (&x)[U * S], const int (&j)[U],
-                                              int left) const {
+  DEVICE void far_scalars(A (&x)[U * S], const int (&j)[U], int left) const {
     unroll<U, S>([&](int u, int h) {
       x[u * S + h] =
           live<WHOLE>(u, h, left) ? __ldg(scalar(p.far_scalar, j[u], h)) : A(0);
@@ -285,9 +272,8 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  given_terms(A (&weight)[U * S], A (&score)[U * S], state &z,
-              const int (&j)[U], int64_t edge, int left) const {
+  DEVICE void given_terms(A (&weight)[U * S], A (&score)[U * S], state &z,
+                          const int (&j)[U], int64_t edge, int left) const {
     A far[U * S];
     if constexpr (FAR_SCALAR)
       far_scalars<WHOLE>(far, j, left);
@@ -302,9 +288,9 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void
-  find_terms(A (&weight)[U * S], A (&score)[U * S], state &z, const int (&j)[U],
-             const label &edge, int from, int left) const {
+  DEVICE void find_terms(A (&weight)[U * S], A (&score)[U * S], state &z,
+                         const int (&j)[U], const label &edge, int from,
+                         int left) const {
     A far[U * S], lse[U * S], delta[U * S], sums[SUMS * U * S];
     if constexpr (FAR_SCALAR)
       far_scalars<WHOLE>(far, j, left);
@@ -349,8 +335,7 @@ template <class K> struct grad_row : lane_map<K> {
     });
   }
 
-  __device__ __forceinline__ void emit(int64_t at,
-                                       const edge_terms<A> &t) const {
+  DEVICE void emit(int64_t at, const edge_terms<A> &t) const {
     if (BIAS && p.grad_bias)
       static_cast<A *>(p.grad_bias)[at] = t.score;
     if (WRITE && p.spill)
@@ -358,9 +343,8 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void far_stats(A (&lse)[U * S], A (&delta)[U * S],
-                                            A (&extra)[U * S],
-                                            const int (&j)[U], int left) const {
+  DEVICE void far_stats(A (&lse)[U * S], A (&delta)[U * S], A (&extra)[U * S],
+                        const int (&j)[U], int left) const {
     unroll<U, S>([&](int u, int h) {
       constexpr int N = sizeof(A) == 8 ? 2 : STATS; /* numbers a load */
       packed<A, N> x[STATS / N];
@@ -379,8 +363,7 @@ template <class K> struct grad_row : lane_map<K> {
   }
 
   /* This lane's part of the sums: of scores, then of dP. */
-  __device__ __forceinline__ void products(A (&sums)[SUMS * U * S],
-                                           state &z) const {
+  DEVICE void products(A (&sums)[SUMS * U * S], state &z) const {
     unroll<SUMS * U * S>([&](int i) { sums[i] = A(0); });
     unroll<U, C, VEC>([&](int u, int c, int i) {
       const int n = u * S + map::state(c);
@@ -393,8 +376,8 @@ template <class K> struct grad_row : lane_map<K> {
 
   /* An edge whose factors are 0 is left out: its rows may be infinite, and 0
    * times infinity is NaN. */
-  __device__ __forceinline__ void add(state &z, const A (&weight)[U * S],
-                                      const A (&score)[U * S]) const {
+  DEVICE void add(state &z, const A (&weight)[U * S],
+                  const A (&score)[U * S]) const {
     if constexpr (TO > 0) {
       unroll<U, C>([&](int u, int c) {
         const int n = u * S + map::state(c);
@@ -404,8 +387,7 @@ template <class K> struct grad_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void add_vector(state &z, A weight, A score, int u,
-                                             int c) const {
+  DEVICE void add_vector(state &z, A weight, A score, int u, int c) const {
     unroll<VEC>([&](int i) {
       const A x = widen(z.x[0][u][c].item[i]);
       if constexpr (COLUMNS)
@@ -416,8 +398,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   /* ---- the end of a row -------------------------------------------------- */
 
-  __device__ __forceinline__ void finish(state &z, const row_edges &w,
-                                         bool active) const {
+  DEVICE void finish(state &z, const row_edges &w, bool active) const {
     Grad::finish(*this, z);
     if constexpr (SCALARS) {
       unroll<S>([&](int h) {
@@ -432,8 +413,7 @@ template <class K> struct grad_row : lane_map<K> {
     });
   }
 
-  __device__ __forceinline__ void store_scalar(const row_edges &w, int h,
-                                               bool active, A x) const {
+  DEVICE void store_scalar(const row_edges &w, int h, bool active, A x) const {
     if (!active || side() != 0 || !first_of_head() || !has_head(h))
       return;
     if (w.slot >= 0)
@@ -444,8 +424,8 @@ template <class K> struct grad_row : lane_map<K> {
     }
   }
 
-  __device__ __forceinline__ void store_vector(const row_edges &w, int t, int c,
-                                               const A (&x)[VEC]) const {
+  DEVICE void store_vector(const row_edges &w, int t, int c,
+                           const A (&x)[VEC]) const {
     if (w.slot >= 0) {
       A *to = static_cast<A *>(p.partial) +
               ((int64_t(w.slot) * TO + t) * HEADS + head(map::state(c))) * DIM +

@@ -11,8 +11,8 @@ namespace dfgnn {
 /* Stores the part of grad_att or grad_beta that the rows of the block add,
  * summed warp by warp. */
 template <class Row>
-__device__ __forceinline__ void
-store_totals(const Row &row, typename Row::state &z, typename Row::A *shared) {
+DEVICE void store_totals(const Row &row, typename Row::state &z,
+                         typename Row::A *shared) {
   using A = typename Row::A;
   using map = typename Row::map;
   constexpr bool HEAD = Row::HEAD;
@@ -62,8 +62,7 @@ store_totals(const Row &row, typename Row::state &z, typename Row::A *shared) {
 /* The body of a kernel.  p: the parameters of its rows; params: the argument of
  * Row's constructor. */
 template <class Row, class Params>
-__device__ __forceinline__ void walk_block(const Params &params,
-                                           const grad_params &p) {
+DEVICE void walk_block(const Params &params, const grad_params &p) {
   __shared__ int taken;
   ptx::wait_for_previous();
   ptx::let_next_begin();

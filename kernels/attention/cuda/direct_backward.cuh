@@ -38,17 +38,15 @@ struct direct_gradient {
   int64_t place_of[EDGES & EDGE_BIAS ? 2 : 1];
   unsigned odd; /* bit h: an edge of row g + 8 h has a dS that is not finite */
 
-  __device__ __forceinline__ int64_t pair(int node) const {
+  DEVICE int64_t pair(int node) const {
     return int64_t(node) * p.walk.heads + head;
   }
-  __device__ __forceinline__ offsets_t offsets() const {
+  DEVICE offsets_t offsets() const {
     return {p.walk.schedule.offsets, p.walk.schedule.offsets64};
   }
-  __device__ __forceinline__ int row_of(int h) const {
-    return 16 * warp + lane / 4 + 8 * h;
-  }
-  __device__ __forceinline__ const char *row_at(const tensor_view &t, int node,
-                                                unsigned bytes = 0) const {
+  DEVICE int row_of(int h) const { return 16 * warp + lane / 4 + 8 * h; }
+  DEVICE const char *row_at(const tensor_view &t, int node,
+                            unsigned bytes = 0) const {
     return node_row(static_cast<const char *>(t.data) +
                         int64_t(head) * t.head_bytes + bytes,
                     node, t.node_bytes);
@@ -56,7 +54,7 @@ struct direct_gradient {
 
   /* ---- own rows ---------------------------------------------------------- */
 
-  __device__ __forceinline__ void begin() {
+  DEVICE void begin() {
     odd = 0;
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
@@ -79,7 +77,7 @@ struct direct_gradient {
   }
 
   /* Finds lse and delta of a destination, and leaves them for columns. */
-  __device__ __forceinline__ void own_stats(int h, int node) {
+  DEVICE void own_stats(int h, int node) {
     typename math::own out;
     math::load_own(out, h, row_at(p.walk.out, node), lane);
     delta[h] = lanes_sum<4>(math::dot(own[YO], out, h)) -
@@ -107,8 +105,7 @@ struct direct_gradient {
   };
 
   template <class Node>
-  __device__ __forceinline__ void load_extras(extras &x,
-                                              const Node &node) const {
+  DEVICE void load_extras(extras &x, const Node &node) const {
     unroll<GROUPS, 2>([&](int n, int e) {
       x.lse[n][e] = x.delta[n][e] = x.other[n][e] = 0.0f;
       if constexpr (COLUMNS || !Score::SUM) {
@@ -130,9 +127,9 @@ struct direct_gradient {
   /* s and dp become dS and P, the factors of the far rows of the score and of
    * the value.  mask: the edges of the chunk; kept: those that dropout keeps;
    * first: the first column of the step in the chunk. */
-  __device__ __forceinline__ void terms(scores &s, scores &dp, const extras &x,
-                                        const unsigned (&mask)[2],
-                                        const unsigned (&kept)[2], int first) {
+  DEVICE void terms(scores &s, scores &dp, const extras &x,
+                    const unsigned (&mask)[2], const unsigned (&kept)[2],
+                    int first) {
     unroll<GROUPS, 4>([&](int n, int i) {
       const int h = i >> 1, e = i & 1;
       const unsigned bit = 1u << (first + 8 * n + 2 * (lane & 3) + e);
@@ -164,8 +161,8 @@ struct direct_gradient {
     });
   }
 
-  __device__ __forceinline__ void step(int column, const unsigned (&mask)[2],
-                                       const unsigned (&kept)[2], int first) {
+  DEVICE void step(int column, const unsigned (&mask)[2],
+                   const unsigned (&kept)[2], int first) {
     typename math::far far[FAR][GROUPS];
     extras x;
     scores s, dp;
@@ -196,10 +193,9 @@ struct direct_gradient {
   }
 
   template <class Node>
-  __device__ __forceinline__ void
-  add(float (&to)[math::TILES][4], const scores &weight,
-      const typename math::far (&far)[GROUPS], const tensor_view &view,
-      const Node &node) {
+  DEVICE void add(float (&to)[math::TILES][4], const scores &weight,
+                  const typename math::far (&far)[GROUPS],
+                  const tensor_view &view, const Node &node) {
     if constexpr (sizeof(T) == 2) {
       math::add(to, weight, far);
     } else { /* the rows are needed in another order: loads them from the L1 */
@@ -220,7 +216,7 @@ struct direct_gradient {
     int column; /* the lane's */
     unsigned mask[2];
   };
-  __device__ __forceinline__ chunk chunk_at(int i) const {
+  DEVICE chunk chunk_at(int i) const {
     chunk c = {0, {0, 0}};
     if (i >= tile.chunks)
       return c;
@@ -230,12 +226,12 @@ struct direct_gradient {
     return c;
   }
 
-  __device__ __forceinline__ void draw(int i) {
+  DEVICE void draw(int i) {
     dropout.draw(p.walk, p.masks + int64_t(tile.chunk + i) * p.window,
                  min(tile.chunks - i, draws::CHUNKS));
   }
 
-  __device__ __forceinline__ void run() {
+  DEVICE void run() {
     constexpr int STEP = GRAD_TILE_STEP;
     constexpr unsigned bits = (1u << STEP) - 1;
     chunk next = chunk_at(0);
@@ -270,7 +266,7 @@ struct direct_gradient {
 
   /* The results of row g + 8 h that must be computed again.  Bit t: sum t;
    * besides, GRAD_TILE_INNER and GRAD_TILE_EDGES. */
-  __device__ __forceinline__ unsigned bad_of(int h) const {
+  DEVICE unsigned bad_of(int h) const {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;
     unroll<TO, math::TILES, 2>([&](int t, int n, int e) {
@@ -280,7 +276,7 @@ struct direct_gradient {
     return bad | __shfl_xor_sync(kFullMask, bad, 2);
   }
 
-  __device__ __forceinline__ void store_row(int h, unsigned wanted) const {
+  DEVICE void store_row(int h, unsigned wanted) const {
     const int node = tile.row + row_of(h);
     if (!Score::SUM && p.walk.to_scalar && lane % 4 == 0 &&
         wanted & GRAD_TILE_INNER)
@@ -299,7 +295,7 @@ struct direct_gradient {
     }
   }
 
-  __device__ __forceinline__ void finish() {
+  DEVICE void finish() {
     unsigned again[2];
     unroll<2>([&](int h) {
       inner[h] = lanes_sum<4>(inner[h]);

@@ -23,15 +23,12 @@ template <bool COLUMNS, int EDGES> struct block_dropout {
   int64_t place; /* of the first edge that follows, in the thread's row */
 
   /* The row that the thread draws for; the number of rows is a power of two. */
-  __device__ __forceinline__ int row() const {
-    return threadIdx.x & (rows - 1);
-  }
+  DEVICE int row() const { return threadIdx.x & (rows - 1); }
 
   /* rows: of a window of the view; offsets: of the matrix that is walked. */
   template <class Params>
-  __device__ __forceinline__ void
-  begin(const Params &p, uint32_t *shared, int rows_of_window,
-        const offsets_t &offsets, const dfgnn_tile &item) {
+  DEVICE void begin(const Params &p, uint32_t *shared, int rows_of_window,
+                    const offsets_t &offsets, const dfgnn_tile &item) {
     words = shared;
     rows = rows_of_window;
     heads = blockDim.x / 32 / (rows / 16);
@@ -41,14 +38,13 @@ template <bool COLUMNS, int EDGES> struct block_dropout {
   }
 
   /* Bit c: is the weight of a row's edge to column c of the chunk kept? */
-  __device__ __forceinline__ unsigned kept(int chunk, int head, int row) const {
+  DEVICE unsigned kept(int chunk, int head, int row) const {
     return words[(chunk % CHUNKS * heads + head - first_head) * rows + row];
   }
 
   /* All threads of the block draw for `chunks` chunks, which begin at masks. */
   template <class Params>
-  __device__ __forceinline__ void draw(const Params &p, const uint32_t *masks,
-                                       int chunks) {
+  DEVICE void draw(const Params &p, const uint32_t *masks, int chunks) {
     const int pairs = (first_head + heads - 1) / 2 - first_head / 2 + 1;
     unsigned mask[CHUNKS];
     unroll<CHUNKS>([&](int c) {
@@ -70,9 +66,8 @@ template <bool COLUMNS, int EDGES> struct block_dropout {
 
   /* Draws for heads 2 pair and 2 pair + 1 in a chunk of the thread's row. */
   template <class Params>
-  __device__ __forceinline__ void draw_pair(const Params &p,
-                                            const unsigned (&mask)[CHUNKS],
-                                            int chunk, int pair) const {
+  DEVICE void draw_pair(const Params &p, const unsigned (&mask)[CHUNKS],
+                        int chunk, int pair) const {
     int64_t at = place;
     unsigned left = mask[0], even = 0, odd = 0;
 #pragma unroll

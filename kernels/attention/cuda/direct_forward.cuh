@@ -36,13 +36,11 @@ struct direct_forward {
   float row[2]; /* GAT: scores of the rows; else the factor of all scores */
   tile_softmax<math, EDGES, 2, 1, true> softmax;
 
-  __device__ __forceinline__ int row_of(int r) const {
-    return 16 * warp + lane / 4 + 8 * r;
-  }
-  __device__ __forceinline__ int node_of(int r) const {
+  DEVICE int row_of(int r) const { return 16 * warp + lane / 4 + 8 * r; }
+  DEVICE int node_of(int r) const {
     return item.row + min(row_of(r), item.rows - 1);
   }
-  __device__ __forceinline__ const char *head_of(const tensor_view &t) const {
+  DEVICE const char *head_of(const tensor_view &t) const {
     return static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
   }
 
@@ -54,7 +52,7 @@ struct direct_forward {
     float scalar;
   };
 
-  __device__ __forceinline__ chunk chunk_at(int i) const {
+  DEVICE chunk chunk_at(int i) const {
     chunk c = {0, {0, 0}, 0.0f};
     if (i >= item.chunks)
       return c;
@@ -68,8 +66,7 @@ struct direct_forward {
 
   /* ---- a chunk ----------------------------------------------------------- */
 
-  __device__ __forceinline__ void scores(tile_scores &s,
-                                         const chunk &at) const {
+  DEVICE void scores(tile_scores &s, const chunk &at) const {
     if constexpr (GT) {
       typename math::far k[GROUPS];
       const auto key_row = [&](int i) {
@@ -91,7 +88,7 @@ struct direct_forward {
     });
   }
 
-  __device__ __forceinline__ void work(const chunk &at, int i) {
+  DEVICE void work(const chunk &at, int i) {
     typename math::weighed v[GROUPS];
     const auto value_row = [&](int i) {
       return node_row(value, __shfl_sync(kFullMask, at.column, i),
@@ -116,7 +113,7 @@ struct direct_forward {
 
   /* ---- rows -------------------------------------------------------------- */
 
-  __device__ __forceinline__ void begin() {
+  DEVICE void begin() {
     if constexpr (GT)
       key = head_of(p.key) + math::far_bytes(lane);
     value = head_of(p.value) + math::weighed_bytes(lane);
@@ -136,7 +133,7 @@ struct direct_forward {
     });
   }
 
-  __device__ __forceinline__ void finish() {
+  DEVICE void finish() {
     unsigned bad[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -165,12 +162,12 @@ struct direct_forward {
                                          lane);
   }
 
-  __device__ __forceinline__ void draw(int i) {
+  DEVICE void draw(int i) {
     dropout.draw(p, p.masks + int64_t(item.chunk + i) * p.rows,
                  min(item.chunks - i, draws::CHUNKS));
   }
 
-  __device__ __forceinline__ void run() {
+  DEVICE void run() {
     chunk next = chunk_at(0);
     begin();
 #pragma unroll 1

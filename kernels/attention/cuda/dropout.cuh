@@ -9,15 +9,14 @@
 namespace dfgnn {
 
 /* The key of the generator; a thread computes it once. */
-__device__ __forceinline__ uint64_t dropout_key(const dropout_params &d) {
+DEVICE uint64_t dropout_key(const dropout_params &d) {
   return dfgnn__dropout_key(d.seed ? *d.seed : d.seed_value);
 }
 
 /* The factor of a weight: 0, or `keep`, which is d.keep. */
 template <typename A>
-__device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
-                                     uint64_t key, int64_t edge, int heads,
-                                     int head) {
+DEVICE A kept_of(const dropout_params &d, A keep, uint64_t key, int64_t edge,
+                 int heads, int head) {
   const int64_t number = d.number ? d.number[edge] : edge;
   return dfgnn__dropped(key, number, heads, head, d.threshold) ? A(0) : keep;
 }
@@ -25,8 +24,8 @@ __device__ __forceinline__ A kept_of(const dropout_params &d, A keep,
 /* Bit i of the result: is the weight of head first + i kept?  There are up to
  * 32 heads, TILE; where `first` is even for sure, a word serves two of them. */
 template <int TILE, int HEADS>
-__device__ __forceinline__ unsigned
-kept_heads(const dropout_params &d, uint64_t key, int64_t edge, int first) {
+DEVICE unsigned kept_heads(const dropout_params &d, uint64_t key, int64_t edge,
+                           int first) {
   constexpr bool PAIRS = TILE % 2 == 0 || HEADS <= TILE;
   constexpr int STEP = PAIRS ? 2 : 1;
   const int64_t number = d.number ? d.number[edge] : edge;

@@ -34,9 +34,8 @@ template <class K> struct edge_backward : edge_row<K> {
   using rows::rows;
 
   /* Loads what does not wait for products with W. */
-  __device__ __forceinline__ void load_row(state &z, int row,
-                                           const T *queries = nullptr,
-                                           const T *grads = nullptr) const {
+  DEVICE void load_row(state &z, int row, const T *queries = nullptr,
+                       const T *grads = nullptr) const {
     this->own(z.acc, p.out, row); /* until begin() makes delta of it */
     this->load_query(z.q, row, queries);
     if constexpr (PRODUCTS && K::staged)
@@ -51,14 +50,14 @@ template <class K> struct edge_backward : edge_row<K> {
     });
   }
 
-  __device__ __forceinline__ void expect_row(int row) const {
+  DEVICE void expect_row(int row) const {
     if constexpr (!GAT)
       this->expect(p.query, row);
     this->expect(p.out, row);
     this->expect(p.grad_out, row);
   }
 
-  __device__ __forceinline__ void begin(state &z) const {
+  DEVICE void begin(state &z) const {
     z.used.clear();
     unroll<S>([&](int h) {
       z.delta[h] = z.sum[h] = A(0);
@@ -76,9 +75,8 @@ template <class K> struct edge_backward : edge_row<K> {
     unroll<S>([&](int h) { z.delta[h] -= z.by_lse[h]; });
   }
 
-  __device__ __forceinline__ void step(state &z, const char *keys,
-                                       const char *values, int index, int from,
-                                       int left, int64_t begin) const {
+  DEVICE void step(state &z, const char *keys, const char *values, int index,
+                   int from, int left, int64_t begin) const {
     flight x;
     A s[U * S], dp[U * S];
     this->gather(x, keys, values, index, from, left, begin);
@@ -123,9 +121,8 @@ template <class K> struct edge_backward : edge_row<K> {
   }
 
   /* s and <dO, v> of an edge become dS and P. */
-  __device__ __forceinline__ void weigh(A &s, A &dp, A slope, state &z, int h,
-                                        bool live, int64_t edge,
-                                        bool keeps) const {
+  DEVICE void weigh(A &s, A &dp, A slope, state &z, int h, bool live,
+                    int64_t edge, bool keeps) const {
     const bool there = live && this->has_head(h);
     const int64_t at = edge * HEADS + this->head(h);
     s += this->bias_of(edge, h, live);
@@ -149,8 +146,8 @@ template <class K> struct edge_backward : edge_row<K> {
   }
 
   /* Adds the edges to the row's gradient; W e in y becomes its gradient. */
-  __device__ __forceinline__ void add(state &z, flight &x, const A (&ds)[U * S],
-                                      const A (&weight)[U * S]) const {
+  DEVICE void add(state &z, flight &x, const A (&ds)[U * S],
+                  const A (&weight)[U * S]) const {
     unroll<U>([&](int u) {
       unroll<C>([&](int c) {
         const int at = u * S + term::state(c);
@@ -174,7 +171,7 @@ template <class K> struct edge_backward : edge_row<K> {
     });
   }
 
-  __device__ __forceinline__ void finish(state &z, const row_edges &) const {
+  DEVICE void finish(state &z, const row_edges &) const {
     if constexpr (GAT) {
       this->sum_sides(z.sum);
     } else {
@@ -187,8 +184,7 @@ template <class K> struct edge_backward : edge_row<K> {
   }
 
   /* product: W z of the block's rows. */
-  __device__ __forceinline__ void store(state &z, const A *product,
-                                        const row_edges &w) const {
+  DEVICE void store(state &z, const A *product, const row_edges &w) const {
     if constexpr (GAT) {
       store_scores(z, w);
       return;
@@ -202,8 +198,7 @@ template <class K> struct edge_backward : edge_row<K> {
         });
   }
 
-  __device__ __forceinline__ void store_scores(const state &z,
-                                               const row_edges &w) const {
+  DEVICE void store_scores(const state &z, const row_edges &w) const {
     unroll<S>([&](int h) {
       if (p.grad_score_dst && this->writes(h)) {
         const bool whole = term::whole(w);

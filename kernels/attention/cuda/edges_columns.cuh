@@ -26,10 +26,8 @@ template <class K> struct edge_column : edge_term<K> {
 
   using term::term;
 
-  __device__ __forceinline__ void step(state &z, const char *queries,
-                                       const char *grads, int index,
-                                       int64_t number, int from,
-                                       int left) const {
+  DEVICE void step(state &z, const char *queries, const char *grads, int index,
+                   int64_t number, int from, int left) const {
     pack q[U][QC], g[U][C];
     A ds[U * S], weight[U * S];
     typename term::edges y;
@@ -68,8 +66,7 @@ template <class K> struct edge_column : edge_term<K> {
   }
 
   /* Stages the features of a column's edges, which lie apart in memory. */
-  __device__ __forceinline__ void stage(int64_t number, int count,
-                                        int room) const {
+  DEVICE void stage(int64_t number, int count, int room) const {
     constexpr int FE = K::edge_dim;
     for (int first = 0; first < room * FE; first += 32) {
       const int i = first + lane_id(), e = min(i / FE, 31);
@@ -83,7 +80,7 @@ template <class K> struct edge_column : edge_term<K> {
     __syncwarp();
   }
 
-  __device__ __forceinline__ void run(state &z, int unit) const {
+  DEVICE void run(state &z, int unit) const {
     const row_edges w = row_of_unit(p.schedule, unit);
     const offsets_t edge_of{p.edge_of, p.schedule.offsets64};
     const int64_t begin = w.indices - p.schedule.indices;
@@ -115,7 +112,7 @@ template <class K> struct edge_column : edge_term<K> {
     store(z, w);
   }
 
-  __device__ __forceinline__ void store(state &z, const row_edges &w) const {
+  DEVICE void store(state &z, const row_edges &w) const {
     if constexpr (GT)
       this->sum_sides(z.key);
     this->sum_sides(z.value);
@@ -137,10 +134,8 @@ template <class K> struct edge_column : edge_term<K> {
   }
 
   /* Stores the row's sums, tensor t of an item's partial result. */
-  __device__ __forceinline__ void give_sums(const tensor_view &to, int t,
-                                            A (&sums)[C][VEC],
-                                            const row_edges &w,
-                                            A factor) const {
+  DEVICE void give_sums(const tensor_view &to, int t, A (&sums)[C][VEC],
+                        const row_edges &w, A factor) const {
     unroll<C>([&](int c) {
       unroll<VEC>([&](int i) { sums[c][i] *= factor; });
       if (!term::whole(w))

@@ -22,8 +22,8 @@ template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
 
   /* edge: the first in flight, which is side 0's; the row has `left` edges from
    * it on.  All lanes of the warp call it. */
-  __device__ __forceinline__ void draw(const dropout_params &d, uint64_t key,
-                                       int64_t edge, int left, int first) {
+  DEVICE void draw(const dropout_params &d, uint64_t key, int64_t edge,
+                   int left, int first) {
     unroll<N>([&](int i) {
       const int place = lane_id() + 32 * i, at = place / PAIRS;
       uint64_t word = 0;
@@ -36,8 +36,7 @@ template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
     });
   }
   /* Is the weight of edge u of a side kept in a head of the tile? */
-  __device__ __forceinline__ bool has(int u, int side, int head,
-                                      int first) const {
+  DEVICE bool has(int u, int side, int head, int first) const {
     const int place = (u * SIDES + side) * PAIRS + head / 2 - first / 2;
     unsigned bits = 0;
     unroll<N>([&](int i) {

@@ -30,20 +30,19 @@ template <class K> struct edge_forward : edge_row<K> {
   using rows::rows;
 
   /* Loads what does not wait for products with W. */
-  __device__ __forceinline__ void load_row(state &z, int row,
-                                           const T *queries = nullptr,
-                                           const T * = nullptr) const {
+  DEVICE void load_row(state &z, int row, const T *queries = nullptr,
+                       const T * = nullptr) const {
     this->load_query(z.q, row, queries);
     this->load_att(z.att);
     this->load_score(z.score, row);
   }
 
-  __device__ __forceinline__ void expect_row(int row) const {
+  DEVICE void expect_row(int row) const {
     if constexpr (!GAT)
       this->expect(p.query, row);
   }
 
-  __device__ __forceinline__ void begin(state &z) const {
+  DEVICE void begin(state &z) const {
     if constexpr (!GAT)
       unroll<C, VEC>([&](int c, int i) { z.q[c][i] *= rows::query_factor(p); });
     this->clear_sums(z.acc);
@@ -55,9 +54,8 @@ template <class K> struct edge_forward : edge_row<K> {
   }
 
   /* U edges of each side; edge u is live if u * SIDES < left. */
-  __device__ __forceinline__ void step(state &z, const char *keys,
-                                       const char *values, int index, int from,
-                                       int left, int64_t begin) const {
+  DEVICE void step(state &z, const char *keys, const char *values, int index,
+                   int from, int left, int64_t begin) const {
     flight x;
     A s[U * S], weight[U * S];
     this->gather(x, keys, values, index, from, left, begin);
@@ -93,8 +91,7 @@ template <class K> struct edge_forward : edge_row<K> {
   }
 
   /* A feature's part of the score. */
-  __device__ __forceinline__ A product(const state &z, const flight &x, int u,
-                                       int c, int i) const {
+  DEVICE A product(const state &z, const flight &x, int u, int c, int i) const {
     if constexpr (GT)
       return z.q[c][i] * this->key(x.y, widen(x.k[u][c].item[i]), u, c, i);
     else
@@ -102,8 +99,8 @@ template <class K> struct edge_forward : edge_row<K> {
              this->leaky(z.q[c][i] + widen(x.v[u][c].item[i]) + x.y.x[u][c][i]);
   }
 
-  __device__ __forceinline__ void add(state &z, const A (&weight)[U * S],
-                                      const flight &x, int u) const {
+  DEVICE void add(state &z, const A (&weight)[U * S], const flight &x,
+                  int u) const {
     unroll<C>([&](int c) {
       const A w = weight[u * S + term::state(c)];
       /* A dropped value may be infinite, and 0 times infinity is NaN. */
@@ -120,7 +117,7 @@ template <class K> struct edge_forward : edge_row<K> {
       });
   }
 
-  static __device__ __forceinline__ void rescale(state &z, int h, A factor) {
+  static DEVICE void rescale(state &z, int h, A factor) {
     unroll<C>([&](int c) {
       if (term::state(c) == h)
         unroll<VEC>([&](int i) { z.acc[c][i] *= factor; });
@@ -130,7 +127,7 @@ template <class K> struct edge_forward : edge_row<K> {
 
   /* Merges the sides and divides by the row's sum.  The sums of an item stay
    * relative to its own maximum. */
-  __device__ __forceinline__ void finish(state &z, const row_edges &w) const {
+  DEVICE void finish(state &z, const row_edges &w) const {
     this->merge_sides(z.m, z.l,
                       [&](int h, A factor) { rescale(z, h, factor); });
     this->sum_sides(z.acc);
@@ -157,8 +154,7 @@ template <class K> struct edge_forward : edge_row<K> {
   }
 
   /* product: W z of the block's rows. */
-  __device__ __forceinline__ void store(state &z, const A *product,
-                                        const row_edges &w) const {
+  DEVICE void store(state &z, const A *product, const row_edges &w) const {
     if (this->side() != 0)
       return;
     this->template give_row<VALUES>(p.out, z.acc, z.used, product, w,

@@ -25,7 +25,7 @@ constexpr int edge_share(int features, int lanes) {
  * Each step halves the values of a lane.  Returns the number of the first value
  * that is left in x[0]; first: the number of the one that x[0] has before. */
 template <int N, int STEP, int LAST, typename A>
-__device__ __forceinline__ int fold(A *x, int first) {
+DEVICE int fold(A *x, int first) {
   if constexpr (STEP < LAST) {
     return first;
   } else if constexpr (N == 1) {
@@ -48,8 +48,7 @@ constexpr int folded(int n, int step, int last) {
 }
 
 /* Loads consecutive numbers of shared memory, aligned to their vectors. */
-template <int N, typename A>
-__device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
+template <int N, typename A> DEVICE void load_vector(A (&x)[N], const A *at) {
   if constexpr (N % 4 == 0 && sizeof(A) == 4) {
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
@@ -70,15 +69,11 @@ __device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
 /* A bit for each of S states. */
 template <int S> struct state_bits {
   unsigned word[ceil_div(S, 32)];
-  __device__ __forceinline__ void clear() {
+  DEVICE void clear() {
     unroll<ceil_div(S, 32)>([&](int i) { word[i] = 0; });
   }
-  __device__ __forceinline__ void set(int h, bool bit) {
-    word[h / 32] |= unsigned(bit) << h % 32;
-  }
-  __device__ __forceinline__ bool has(int h) const {
-    return word[h / 32] >> h % 32 & 1;
-  }
+  DEVICE void set(int h, bool bit) { word[h / 32] |= unsigned(bit) << h % 32; }
+  DEVICE bool has(int h) const { return word[h / 32] >> h % 32 & 1; }
 };
 
 /* F: the features of edges that the lanes share out. */
@@ -101,16 +96,15 @@ struct edge_lanes
 
   int first; /* head of the tile */
 
-  __device__ __forceinline__ int first_head() const { return first; }
-  __device__ __forceinline__ int side() const { return lane_id() / L; }
-  __device__ __forceinline__ bool has(int c) const {
+  DEVICE int first_head() const { return first; }
+  DEVICE int side() const { return lane_id() / L; }
+  DEVICE bool has(int c) const {
     return EXACT || (this->has_head(state(c)) && feature(c) < DIM);
   }
 
   /* Loads a gathered row; zeros where there is none. */
-  __device__ __forceinline__ void gather(pack (&x)[C], const char *base,
-                                         const tensor_view &t, int node,
-                                         bool live) const {
+  DEVICE void gather(pack (&x)[C], const char *base, const tensor_view &t,
+                     int node, bool live) const {
     const char *at = node_row(base, node, t.node_bytes);
     unroll<C>([&](int c) {
       clear(x[c]);
@@ -119,7 +113,7 @@ struct edge_lanes
   }
   /* Loads the row's own vectors from a copy in shared memory, which has all
    * heads. */
-  __device__ __forceinline__ void own(A (&to)[C][VEC], const T *copy) const {
+  DEVICE void own(A (&to)[C][VEC], const T *copy) const {
     unroll<C>([&](int c) {
       pack x;
       clear(x);
@@ -129,15 +123,15 @@ struct edge_lanes
       widen(to[c], x);
     });
   }
-  __device__ __forceinline__ void give(const tensor_view &t, int row, int c,
-                                       const A (&x)[VEC]) const {
+  DEVICE void give(const tensor_view &t, int row, int c,
+                   const A (&x)[VEC]) const {
     if (has(c))
       store_once<VEC>(const_cast<T *>(vector_of(t, row, c)), x);
   }
 
   /* Adds to vector c of a row, where give() stores it. */
-  __device__ __forceinline__ void add(const tensor_view &t, int row, int c,
-                                      const A (&x)[VEC]) const {
+  DEVICE void add(const tensor_view &t, int row, int c,
+                  const A (&x)[VEC]) const {
     if (!has(c))
       return;
     A sum[VEC];
@@ -147,9 +141,8 @@ struct edge_lanes
   }
 
   /* Stores vector c of tensor t of an item's partial result. */
-  __device__ __forceinline__ void give_partial(void *partial, int64_t slot,
-                                               int tensors, int t, int c,
-                                               const A (&x)[VEC]) const {
+  DEVICE void give_partial(void *partial, int64_t slot, int tensors, int t,
+                           int c, const A (&x)[VEC]) const {
     if (!has(c))
       return;
     A *to = static_cast<A *>(partial) +
@@ -158,20 +151,18 @@ struct edge_lanes
   }
 
   /* Sums over the sides. */
-  template <int N> __device__ __forceinline__ void sum_sides(A (&x)[N]) const {
+  template <int N> DEVICE void sum_sides(A (&x)[N]) const {
 #pragma unroll
     for (int o = L; o < 32; o <<= 1)
       unroll<N>([&](int i) { x[i] += __shfl_xor_sync(kFullMask, x[i], o); });
   }
-  template <int N, int M>
-  __device__ __forceinline__ void sum_sides(A (&x)[N][M]) const {
+  template <int N, int M> DEVICE void sum_sides(A (&x)[N][M]) const {
     unroll<N>([&](int i) { sum_sides(x[i]); });
   }
 
   /* Merges the sides' softmax; scale(h, factor) scales the sums of state h. */
   template <class Scale>
-  __device__ __forceinline__ void merge_sides(A (&m)[S], A (&l)[S],
-                                              const Scale &scale) const {
+  DEVICE void merge_sides(A (&m)[S], A (&l)[S], const Scale &scale) const {
     if constexpr (SIDES > 1) {
       unroll<S>([&](int h) {
         A top = m[h];
@@ -188,7 +179,7 @@ struct edge_lanes
   }
 
   /* Loads the lane's share of a row of features in shared memory. */
-  static __device__ __forceinline__ void share(A (&x)[FPL], const A *row) {
+  static DEVICE void share(A (&x)[FPL], const A *row) {
     load_vector(x, row + (lane_id() & (HL - 1)) * FPL);
   }
 };
@@ -201,8 +192,7 @@ using edge_lanes_of =
 
 /* Load and store P after dropout and dS of an edge and head. */
 template <typename A>
-__device__ __forceinline__ void edge_pair(A &weight, A &ds, const void *pairs,
-                                          int64_t at) {
+DEVICE void edge_pair(A &weight, A &ds, const void *pairs, int64_t at) {
   if constexpr (sizeof(A) == 4) {
     const float2 x = __ldcs(static_cast<const float2 *>(pairs) + at);
     weight = x.x, ds = x.y;
@@ -212,8 +202,7 @@ __device__ __forceinline__ void edge_pair(A &weight, A &ds, const void *pairs,
   }
 }
 template <typename A>
-__device__ __forceinline__ void edge_put_pair(A weight, A ds, void *pairs,
-                                              int64_t at) {
+DEVICE void edge_put_pair(A weight, A ds, void *pairs, int64_t at) {
   if constexpr (sizeof(A) == 4)
     __stcs(static_cast<float2 *>(pairs) + at, make_float2(weight, ds));
   else
@@ -226,7 +215,7 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
   using A = accumulator_t<T>;
   A *at;
 
-  __device__ __forceinline__ void clear() const {
+  DEVICE void clear() const {
     for (int i = lane_id(); i < CHUNK * FP; i += 32)
       at[i] = A(ONE && i % FP == FE);
     __syncwarp();
@@ -235,20 +224,17 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
   struct early {
     T x[4];
   };
-  __device__ __forceinline__ void fetch(early &e, const T *attr,
-                                        int count) const {
+  DEVICE void fetch(early &e, const T *attr, int count) const {
     fetch(e, attr, count * FE, lane_id());
   }
-  static __device__ __forceinline__ void fetch(early &e, const T *attr, int end,
-                                               int first) {
+  static DEVICE void fetch(early &e, const T *attr, int end, int first) {
     unroll<4>([&](int k) {
       e.x[k] = T{};
       if (first + 32 * k < end)
         e.x[k] = load_once<1>(attr + first + 32 * k).item[0];
     });
   }
-  __device__ __forceinline__ void put(const early &e, int end,
-                                      int first) const {
+  DEVICE void put(const early &e, int end, int first) const {
     unroll<4>([&](int k) {
       const int to = first + 32 * k;
       if (to < end)
@@ -257,8 +243,7 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
   }
   /* Loads the features of `count` edges from attr on, of which e has the first
    * elements; rows count .. room - 1 become zeros. */
-  __device__ __forceinline__ void load(early &e, const T *attr, int count,
-                                       int room) const {
+  DEVICE void load(early &e, const T *attr, int count, int room) const {
     put(e, room * FE, lane_id());
     for (int i = lane_id() + 128; i < room * FE; i += 128) {
       fetch(e, attr, count * FE, i);
@@ -269,8 +254,7 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
   /* Writes the gradients that took the place of the features: sums over heads.
    * begun: carry has the sums of earlier tiles of heads.  last: this tile is
    * the last, and its sums go to `to`, not to carry. */
-  __device__ __forceinline__ void store(T *to, A *carry, int count, bool begun,
-                                        bool last) const {
+  DEVICE void store(T *to, A *carry, int count, bool begun, bool last) const {
     __syncwarp();
     for (int i = lane_id(); i < count * FE; i += 32) {
       A x = at[i / FE * FP + i % FE];

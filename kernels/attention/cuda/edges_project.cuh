@@ -15,7 +15,7 @@ template <typename T> constexpr bool is_tf32 = sizeof(T) == 2;
 /* N numbers of a fragment, each high + low. */
 template <int N> struct fragment {
   unsigned high[N], low[N];
-  template <bool EXACT> __device__ __forceinline__ void set(int i, float x) {
+  template <bool EXACT> DEVICE void set(int i, float x) {
     const tf32_parts y = EXACT ? tf32_parts{__float_as_uint(x), 0} //
                                : tf32_split(x);
     high[i] = y.high;
@@ -25,8 +25,7 @@ template <int N> struct fragment {
 
 /* d += a b; A_LOW, B_LOW: a and b have low parts. */
 template <bool A_LOW, bool B_LOW>
-__device__ __forceinline__ void mma_all(float (&d)[4], const fragment<4> &a,
-                                        const fragment<2> &b) {
+DEVICE void mma_all(float (&d)[4], const fragment<4> &a, const fragment<2> &b) {
   if constexpr (A_LOW)
     mma_tf32(d, a.low, b.high[0], b.high[1]);
   if constexpr (B_LOW)
@@ -35,8 +34,7 @@ __device__ __forceinline__ void mma_all(float (&d)[4], const fragment<4> &a,
 }
 
 /* The number of heads of the tile that starts at `first`. */
-template <int HEADS, int TILE>
-__device__ __forceinline__ int heads_of_tile(int first) {
+template <int HEADS, int TILE> DEVICE int heads_of_tile(int first) {
   return HEADS % TILE == 0 ? TILE : min(TILE, HEADS - first);
 }
 
@@ -49,8 +47,7 @@ constexpr int edge_pitch(int features) {
 constexpr int edge_head_pitch(int dim) { return ceil_div(dim, 4) * 4 + 4; }
 
 /* A 16-bit number of a pair. */
-template <typename T>
-__device__ __forceinline__ float half_of(unsigned pair, int upper) {
+template <typename T> DEVICE float half_of(unsigned pair, int upper) {
   T x;
   x.bits = static_cast<unsigned short>(upper ? pair >> 16 : pair);
   return widen(x);
@@ -68,10 +65,9 @@ template <class K, int FP, int TILE> struct edge_project {
   static constexpr int FE = K::edge_dim, ONE = K::ones;
   static constexpr int PITCH = edge_pitch(TILE * FP);
 
-  static __device__ __forceinline__ void run(A *to, const matrix &w,
-                                             const Rows &from,
-                                             const tensor_view &x, int row0,
-                                             int rows, int first, A factor) {
+  static DEVICE void run(A *to, const matrix &w, const Rows &from,
+                         const tensor_view &x, int row0, int rows, int first,
+                         A factor) {
     const int heads = heads_of_tile<HEADS, TILE>(first);
     if constexpr (sizeof(T) == 8)
       single(to, w, from, x, row0, rows, first, heads, factor);
@@ -79,9 +75,9 @@ template <class K, int FP, int TILE> struct edge_project {
       tensor(to, w, from, x, row0, rows, first, heads, factor);
   }
 
-  static __device__ __forceinline__ void
-  single(A *to, const matrix &w, const Rows &from, const tensor_view &x,
-         int row0, int rows, int first, int heads, A factor) {
+  static DEVICE void single(A *to, const matrix &w, const Rows &from,
+                            const tensor_view &x, int row0, int rows, int first,
+                            int heads, A factor) {
     for (int i = threadIdx.x; i < rows * heads * FP; i += blockDim.x) {
       const int f = i % FP, head = i / FP % heads, r = i / FP / heads;
       A sum = A(0);
@@ -96,9 +92,9 @@ template <class K, int FP, int TILE> struct edge_project {
     }
   }
 
-  static __device__ __forceinline__ void
-  tensor(float *to, const matrix &w, const Rows &from, const tensor_view &x,
-         int row0, int rows, int first, int heads, float factor) {
+  static DEVICE void tensor(float *to, const matrix &w, const Rows &from,
+                            const tensor_view &x, int row0, int rows, int first,
+                            int heads, float factor) {
     constexpr int MT = ceil_div(FE + ONE, 16), NT = ROWS / 8;
     const int g = lane_id() / 4, t = lane_id() & 3;
     for (int unit = threadIdx.x / 32; unit < heads * MT * NT;
@@ -118,9 +114,8 @@ template <class K, int FP, int TILE> struct edge_project {
     }
   }
 
-  static __device__ __forceinline__ void pairs(float (&d)[4], const matrix &w,
-                                               const Rows &from, int head,
-                                               int f0, int row) {
+  static DEVICE void pairs(float (&d)[4], const matrix &w, const Rows &from,
+                           int head, int f0, int row) {
     const int t = lane_id() & 3;
 #pragma unroll
     for (int k = 0; k < DIM; k += 16) {
@@ -131,9 +126,9 @@ template <class K, int FP, int TILE> struct edge_project {
     }
   }
 
-  static __device__ __forceinline__ void
-  parts(float (&d)[4], const matrix &w, const Rows &from, const tensor_view &x,
-        int row0, int rows, int head, int f, int row) {
+  static DEVICE void parts(float (&d)[4], const matrix &w, const Rows &from,
+                           const tensor_view &x, int row0, int rows, int head,
+                           int f, int row) {
     constexpr int END = ceil_div(DIM, 8) * 8;
 #pragma unroll 4
     for (int k = 2 * (lane_id() & 3); k < END; k += 8) {
@@ -162,16 +157,14 @@ template <class K, int FP, int TILE> struct edge_expand {
   static constexpr int HEAD = edge_head_pitch(DIM);
   static constexpr int PITCH = edge_pitch(TILE * HEAD);
 
-  static __device__ __forceinline__ void run(A *to, const matrix &w, const A *z,
-                                             int first) {
+  static DEVICE void run(A *to, const matrix &w, const A *z, int first) {
     if constexpr (sizeof(T) == 8)
       single(to, w, z, first);
     else
       tensor(to, w, z, first);
   }
 
-  static __device__ __forceinline__ void single(A *to, const matrix &w,
-                                                const A *z, int first) {
+  static DEVICE void single(A *to, const matrix &w, const A *z, int first) {
     const int width = heads_of_tile<HEADS, TILE>(first) * DIM;
     for (int i = threadIdx.x; i < ROWS * width; i += blockDim.x) {
       const int r = i / width, column = i - r * width;
@@ -183,8 +176,8 @@ template <class K, int FP, int TILE> struct edge_expand {
     }
   }
 
-  static __device__ __forceinline__ void tensor(float *to, const matrix &w,
-                                                const float *z, int first) {
+  static DEVICE void tensor(float *to, const matrix &w, const float *z,
+                            int first) {
     constexpr int MT = ceil_div(DIM, 16), NT = ROWS / 8;
     const int heads = heads_of_tile<HEADS, TILE>(first);
     const int g = lane_id() / 4, t = lane_id() & 3;
@@ -207,8 +200,8 @@ template <class K, int FP, int TILE> struct edge_expand {
 
   /* Edge features f and f + 1 take the places t and t + 4 of a product. */
   template <int NT>
-  static __device__ __forceinline__ void
-  pairs(float (&d)[NT][4], const matrix &w, const float *z, int head, int d0) {
+  static DEVICE void pairs(float (&d)[NT][4], const matrix &w, const float *z,
+                           int head, int d0) {
     const int g = lane_id() / 4, t = lane_id() & 3;
 #pragma unroll
     for (int k = 0; k < ceil_div(F, 16) * 16; k += 16) {
@@ -234,8 +227,8 @@ template <class K, int FP, int TILE> struct edge_expand {
   }
 
   template <int NT>
-  static __device__ __forceinline__ void
-  parts(float (&d)[NT][4], const matrix &w, const float *z, int head, int d0) {
+  static DEVICE void parts(float (&d)[NT][4], const matrix &w, const float *z,
+                           int head, int d0) {
     const int g = lane_id() / 4;
 #pragma unroll 4
     for (int k = lane_id() & 3; k < ceil_div(F, 8) * 8; k += 8) {

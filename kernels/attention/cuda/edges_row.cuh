@@ -28,10 +28,8 @@ template <class K> struct edge_row : edge_term<K> {
     typename term::kept_t drawn;
   };
 
-  __device__ __forceinline__ void gather(flight &x, const char *keys,
-                                         const char *values, int index,
-                                         int from, int left,
-                                         int64_t begin) const {
+  DEVICE void gather(flight &x, const char *keys, const char *values, int index,
+                     int from, int left, int64_t begin) const {
     unroll<U>([&](int u) {
       x.edge[u] = begin + u * SIDES;
       x.j[u] = __shfl_sync(kFullMask, index, from + u * SIDES);
@@ -44,36 +42,34 @@ template <class K> struct edge_row : edge_term<K> {
                    left + this->side(), this->first);
     this->load(x.y, from, x.edge, left);
   }
-  __device__ __forceinline__ bool keeps(const flight &x, int u, int h) const {
+  DEVICE bool keeps(const flight &x, int u, int h) const {
     return !DROPOUT || x.drawn.has(u, this->side(), this->head(h), this->first);
   }
 
   /* Brings vectors near that the warp loads when their row has its turn. */
-  __device__ __forceinline__ void expect(const tensor_view &t, int row) const {
+  DEVICE void expect(const tensor_view &t, int row) const {
     unroll<C>([&](int c) {
       if (this->side() == 0 && this->has(c))
         ptx::fetch_line(this->vector_of(t, row, c));
     });
   }
   /* Loads the row's query; queries: of the block's rows, if they are staged. */
-  __device__ __forceinline__ void load_query(A (&q)[QC][VEC], int row,
-                                             const T *queries) const {
+  DEVICE void load_query(A (&q)[QC][VEC], int row, const T *queries) const {
     if constexpr (PRODUCTS && K::staged)
       this->own(q, queries + threadIdx.x / 32 * term::rows_of::PITCH);
     else if constexpr (!GAT)
       this->own(q, p.query, row);
   }
-  static __device__ __forceinline__ A query_factor(const edges_params &p) {
+  static DEVICE A query_factor(const edges_params &p) {
     return GT ? A(p.scale) * A(kLog2e) : A(1);
   }
   /* The row's part of GAT's score, and that of an edge in flight. */
-  __device__ __forceinline__ void load_score(A (&score)[S], int row) const {
+  DEVICE void load_score(A (&score)[S], int row) const {
     unroll<S>([&](int h) {
       score[h] = GAT ? this->scalar(p.score_dst, row, h) : A(0);
     });
   }
-  __device__ __forceinline__ A sum_of_scores(A row, const flight &x, int u,
-                                             int h) const {
+  DEVICE A sum_of_scores(A row, const flight &x, int u, int h) const {
     return row + this->scalar(p.score_src, x.j[u], h) +
            this->scalar(p.score_edge, x.edge[u], h);
   }
@@ -81,9 +77,9 @@ template <class K> struct edge_row : edge_term<K> {
   /* Stores the row's vectors, with W z of the block's rows (product) if the
    * term EXPANDS; used: which heads have a weight.  scale() completes one. */
   template <bool EXPANDS, class Scale>
-  __device__ __forceinline__ void
-  give_row(const tensor_view &to, A (&x)[C][VEC], const state_bits<S> &used,
-           const A *product, const row_edges &w, const Scale &scale) const {
+  DEVICE void give_row(const tensor_view &to, A (&x)[C][VEC],
+                       const state_bits<S> &used, const A *product,
+                       const row_edges &w, const Scale &scale) const {
     unroll<C>([&](int c) {
       /* A NaN in W times 0 is NaN: rows without weights skip the product. */
       if constexpr (PRODUCTS && EXPANDS)

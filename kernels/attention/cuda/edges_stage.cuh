@@ -25,13 +25,13 @@ template <class K> struct edge_matrix {
   const T *weight, *constant;
   T *staged;
 
-  __device__ __forceinline__ T element(int row, int f) const {
+  DEVICE T element(int row, int f) const {
     if (f < FE)
       return load_packed<1>(weight + row * FE + f).item[0];
     return ONE && f == FE ? load_packed<1>(constant + row).item[0] : T{};
   }
   /* All threads of the block call it, and meet before they read W. */
-  __device__ __forceinline__ void stage() const {
+  DEVICE void stage() const {
     if constexpr (STAGED) {
 #pragma unroll 8
       for (int i = threadIdx.x; i < SIZE; i += blockDim.x) {
@@ -46,7 +46,7 @@ template <class K> struct edge_matrix {
     }
   }
   /* W[head,d,f]; 0 beyond DIM and F, up to multiples of 16. */
-  __device__ __forceinline__ A at(int head, int d, int f) const {
+  DEVICE A at(int head, int d, int f) const {
     if (DIM % 16 != 0 && d >= DIM)
       return A(0);
     if (PAIRS)
@@ -56,14 +56,12 @@ template <class K> struct edge_matrix {
   }
   /* PAIRS: the fragment of W^T (rows f0 .. f0 + 15, columns d0 .. d0 + 15), and
    * that of W (rows and columns swapped). */
-  __device__ __forceinline__ void transposed(unsigned (&a)[4], int head, int f0,
-                                             int d0) const {
+  DEVICE void transposed(unsigned (&a)[4], int head, int f0, int d0) const {
     const int i = lane_id() / 8, r = lane_id() & 7;
     load_matrices(a, staged + (head * ROWS + f0 + (i & 1) * 8 + r) * PITCH +
                          d0 + i / 2 * 8);
   }
-  __device__ __forceinline__ void straight(unsigned (&a)[4], int head, int d0,
-                                           int f0) const {
+  DEVICE void straight(unsigned (&a)[4], int head, int d0, int f0) const {
     const int i = lane_id() / 8, r = lane_id() & 7;
     load_transposed(a, staged + (head * ROWS + f0 + i / 2 * 8 + r) * PITCH +
                            d0 + (i & 1) * 8);
@@ -86,14 +84,14 @@ template <class K, int SHARE> struct edge_rows {
   T *staged;
   const int *row; /* of each unit; NULL: units are rows one after the other */
 
-  __device__ __forceinline__ int row_of(int unit) const {
+  DEVICE int row_of(int unit) const {
     return ITEMS || row ? __ldg(row + unit) : unit;
   }
 
   /* Begins to copy the rows of units row0 .. row0 + rows, features of `heads`
    * heads; threads wait for their parts by copy_wait(), then meet. */
-  __device__ __forceinline__ void copy(const tensor_view &x, int row0, int rows,
-                                       int head, int heads) const {
+  DEVICE void copy(const tensor_view &x, int row0, int rows, int head,
+                   int heads) const {
     if constexpr (ASYNC) {
       constexpr int WORDS = WIDTH / WORD;
       for (int i = threadIdx.x; i < ROWS * WORDS; i += blockDim.x) {
@@ -116,13 +114,12 @@ template <class K, int SHARE> struct edge_rows {
       }
     }
   }
-  __device__ __forceinline__ void clear() const {
+  DEVICE void clear() const {
     for (int i = threadIdx.x; i < SIZE; i += blockDim.x)
       staged[i] = T{};
   }
 
-  static __device__ __forceinline__ const T *far(const tensor_view &x, int row,
-                                                 int head, int d) {
+  static DEVICE const T *far(const tensor_view &x, int row, int head, int d) {
     const char *at =
         node_row(static_cast<const char *>(x.data), row, x.node_bytes);
     if (PACKED)
@@ -133,7 +130,7 @@ template <class K, int SHARE> struct edge_rows {
 
   /* Features d and d + 1, d even, of a staged row of a 16-bit type, as one
    * word; any numbers for rows that do not exist. */
-  __device__ __forceinline__ unsigned word(int r, int h, int d) const {
+  DEVICE unsigned word(int r, int h, int d) const {
     if (DIM % 16 != 0 && d >= DIM)
       return 0;
     const T *at = staged + r * PITCH + h * DIM + d;
@@ -145,9 +142,8 @@ template <class K, int SHARE> struct edge_rows {
 
   /* Features d and d + 1, d even, of unit row0 + r (r < rows) and head `head` +
    * h; zeros where there is none. */
-  __device__ __forceinline__ void pair(A (&y)[2], const tensor_view &x,
-                                       int row0, int rows, int head, int r,
-                                       int h, int d) const {
+  DEVICE void pair(A (&y)[2], const tensor_view &x, int row0, int rows,
+                   int head, int r, int h, int d) const {
     y[0] = y[1] = A(0);
     if (r >= rows || (DIM % 16 != 0 && d >= DIM))
       return;

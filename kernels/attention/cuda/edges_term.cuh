@@ -61,7 +61,7 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   A *matrix; /* W, staged */
   A kept[KEPT ? F : 1][KEPT ? C : 1][KEPT ? VEC : 1];
 
-  __device__ __forceinline__ edge_term(const edges_params &params, A *shared)
+  DEVICE edge_term(const edges_params &params, A *shared)
       : walk(params,
              shared + MATRIX_SIZE + threadIdx.x / 32 * walk::CHUNK_SIZE),
         matrix(shared) {
@@ -77,7 +77,7 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
 
   /* Each warp copies every n-th vector of its lanes; zeros where a lane has no
    * such vector. */
-  __device__ __forceinline__ void stage_matrix() {
+  DEVICE void stage_matrix() {
     const int warps = blockDim.x / 32;
 #pragma unroll 1
     for (int n = threadIdx.x / 32; n < TILES * F * C; n += warps) {
@@ -93,19 +93,19 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
     this->first = 0;
   }
   /* Where number i of the lane's vector is. */
-  static __device__ __forceinline__ int place_of(int i) {
+  static DEVICE int place_of(int i) {
     return (i / WORD * K::lanes + (lane_id() & (K::lanes - 1))) * WORD +
            i % WORD;
   }
 
-  __device__ __forceinline__ A element(int row, int f) const {
+  DEVICE A element(int row, int f) const {
     if (K::ones && f == FE)
       return p.constant ? widen(static_cast<const T *>(p.constant)[row]) : A(0);
     return widen(static_cast<const T *>(p.weight)[row * walk::WIDTH + f]);
   }
   /* Column f of W in the rows of vector c; zeros where the lane has no such
    * vector. */
-  __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
+  DEVICE void column(A (&w)[VEC], int f, int c) const {
     if constexpr (KEPT) {
       unroll<VEC>([&](int i) { w[i] = kept[f][c][i]; });
     } else if constexpr (K::staged) {
@@ -116,8 +116,7 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
           [&](int i) { w[i] = this->has(c) ? element(row + i, f) : A(0); });
     }
   }
-  __device__ __forceinline__ void staged_column(A (&w)[VEC], int f,
-                                                int c) const {
+  DEVICE void staged_column(A (&w)[VEC], int f, int c) const {
     const int tile = TILES > 1 ? this->first / TILE : 0;
     const A *from = matrix + ((tile * F + f) * C + c) * VECTOR_SIZE;
     unroll<VEC / WORD>([&](int n) {
@@ -127,15 +126,15 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
     });
   }
   /* The address of vector c of an edge that comes as [H,D]. */
-  __device__ __forceinline__ const T *given(int64_t edge, int c) const {
+  DEVICE const T *given(int64_t edge, int c) const {
     return static_cast<const T *>(p.attr) + edge * (HEADS * DIM) +
            this->head(walk::state(c)) * DIM + this->feature(c);
   }
 
   /* Edge u has number edge[u] in the matrix and row from + u * SIDES in the
    * chunk. */
-  __device__ __forceinline__ void
-  load(edges &y, int from, const int64_t (&edge)[U], int left) const {
+  DEVICE void load(edges &y, int from, const int64_t (&edge)[U],
+                   int left) const {
     if constexpr (!LIFTS)
       return;
     unroll<U, C>([&](int u, int c) {
@@ -161,32 +160,27 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
     }
   }
 
-  static __device__ __forceinline__ A key(const edges &y, A k, int u, int c,
-                                          int i) {
+  static DEVICE A key(const edges &y, A k, int u, int c, int i) {
     return k + (walk::KEYS ? y.x[u][c][i] : A(0));
   }
-  static __device__ __forceinline__ A value(const edges &y, A v, int u, int c,
-                                            int i) {
+  static DEVICE A value(const edges &y, A v, int u, int c, int i) {
     return v + (walk::GT && walk::VALUES ? y.x[u][c][i] : A(0));
   }
 
-  __device__ __forceinline__ void begin(row &, int) const {}
-  __device__ __forceinline__ void add_keys(A (&)[U * walk::S], const row &,
-                                           const edges &, int) const {}
-  __device__ __forceinline__ void add_values(A (&)[U * walk::S], const row &,
-                                             const edges &, int) const {}
-  __device__ __forceinline__ void add_sums(row &, A, const edges &, int,
-                                           int) const {}
-  static __device__ __forceinline__ void rescale(row &, int, A) {}
-  __device__ __forceinline__ void merge_row(row &) const {}
-  __device__ __forceinline__ void leave_row(const row &, int) const {}
+  DEVICE void begin(row &, int) const {}
+  DEVICE void add_keys(A (&)[U * walk::S], const row &, const edges &,
+                       int) const {}
+  DEVICE void add_values(A (&)[U * walk::S], const row &, const edges &,
+                         int) const {}
+  DEVICE void add_sums(row &, A, const edges &, int, int) const {}
+  static DEVICE void rescale(row &, int, A) {}
+  DEVICE void merge_row(row &) const {}
+  DEVICE void leave_row(const row &, int) const {}
 
   /* x: the gradients of W e. */
-  __device__ __forceinline__ void gradients(const edges &y, const row &,
-                                            const A (&)[U * walk::S],
-                                            const A (&)[U * walk::S], int from,
-                                            const int64_t (&edge)[U],
-                                            int left) const {
+  DEVICE void gradients(const edges &y, const row &, const A (&)[U * walk::S],
+                        const A (&)[U * walk::S], int from,
+                        const int64_t (&edge)[U], int left) const {
     if constexpr (GIVEN)
       unroll<U, C>([&](int u, int c) {
         if (u * SIDES < left && this->has(c))
@@ -200,8 +194,7 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   }
 
   /* W^T times the gradients of W e. */
-  __device__ __forceinline__ void feature_gradients(const A (&x)[U][C][VEC],
-                                                    int from) const {
+  DEVICE void feature_gradients(const A (&x)[U][C][VEC], int from) const {
     constexpr int LEFT = folded(U * F, K::lanes / 2, 1);
     A sum[U * F];
     unroll<F>([&](int f) {
@@ -246,31 +239,25 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
 
   A *tile; /* [ROWS][PITCH]: W^T q, then z; backward: behind it W^T dO */
 
-  __device__ __forceinline__ edge_term(const edges_params &params, A *tile_,
-                                       A *chunk_)
+  DEVICE edge_term(const edges_params &params, A *tile_, A *chunk_)
       : walk(params, chunk_), tile(tile_) {}
 
-  __device__ __forceinline__ A *row_of_tile(int h) const {
+  DEVICE A *row_of_tile(int h) const {
     return tile + int(threadIdx.x / 32) * project::PITCH +
            (this->head(h) - this->first) * FP;
   }
 
-  __device__ __forceinline__ void load(edges &y, int from, const int64_t (&)[U],
-                                       int) const {
+  DEVICE void load(edges &y, int from, const int64_t (&)[U], int) const {
     unroll<U>([&](int u) {
       this->share(y.e[u], this->features.at + (from + u * SIDES) * FP);
     });
   }
 
-  static __device__ __forceinline__ A key(const edges &, A k, int, int, int) {
-    return k;
-  }
-  static __device__ __forceinline__ A value(const edges &, A v, int, int, int) {
-    return v;
-  }
+  static DEVICE A key(const edges &, A k, int, int, int) { return k; }
+  static DEVICE A value(const edges &, A v, int, int, int) { return v; }
 
   /* tiles: 2 if W^T dO is there, too. */
-  __device__ __forceinline__ void begin(row &z, int tiles) const {
+  DEVICE void begin(row &z, int tiles) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
       unroll<FPL>([&](int f) { z.tq[h][f] = z.td[h][f] = z.z[h][f] = A(0); });
@@ -282,32 +269,29 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
         this->share(z.td[h], row_of_tile(h) + K::warps * project::PITCH);
     }
   }
-  static __device__ __forceinline__ void
-  add(A (&s)[U * S], const A (&t)[S][FPL], const edges &y, int u) {
+  static DEVICE void add(A (&s)[U * S], const A (&t)[S][FPL], const edges &y,
+                         int u) {
     unroll<S, FPL>([&](int h, int f) { s[u * S + h] += t[h][f] * y.e[u][f]; });
   }
-  __device__ __forceinline__ void add_keys(A (&s)[U * S], const row &z,
-                                           const edges &y, int u) const {
+  DEVICE void add_keys(A (&s)[U * S], const row &z, const edges &y,
+                       int u) const {
     if constexpr (walk::KEYS)
       add(s, z.tq, y, u);
   }
-  __device__ __forceinline__ void add_values(A (&dp)[U * S], const row &z,
-                                             const edges &y, int u) const {
+  DEVICE void add_values(A (&dp)[U * S], const row &z, const edges &y,
+                         int u) const {
     if constexpr (walk::VALUES)
       add(dp, z.td, y, u);
   }
-  __device__ __forceinline__ void add_sums(row &z, A factor, const edges &y,
-                                           int u, int h) const {
+  DEVICE void add_sums(row &z, A factor, const edges &y, int u, int h) const {
     unroll<FPL>([&](int f) { z.z[h][f] += factor * y.e[u][f]; });
   }
-  static __device__ __forceinline__ void rescale(row &z, int h, A factor) {
+  static DEVICE void rescale(row &z, int h, A factor) {
     unroll<FPL>([&](int f) { z.z[h][f] *= factor; });
   }
-  __device__ __forceinline__ void merge_row(row &z) const {
-    this->sum_sides(z.z);
-  }
+  DEVICE void merge_row(row &z) const { this->sum_sides(z.z); }
   /* Leaves a head's weighted sum of e in the tile, for the block. */
-  __device__ __forceinline__ void leave_row(const row &z, int h) const {
+  DEVICE void leave_row(const row &z, int h) const {
     if (this->side() == 0 && this->has_head(h))
       unroll<FPL>([&](int f) {
         if (this->part() * FPL + f < F)
@@ -316,8 +300,7 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
   }
 
   /* Adds the row's vector c of W times the weighted sum of e. */
-  __device__ __forceinline__ void add_product(A (&acc)[VEC], const A *product,
-                                              int c) const {
+  DEVICE void add_product(A (&acc)[VEC], const A *product, int c) const {
     A y[VEC];
     load_vector(y,
                 product + int(threadIdx.x / 32) * expand::PITCH +
@@ -327,10 +310,9 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
   }
 
   /* Sums the gradients of the features over the lanes of all heads. */
-  __device__ __forceinline__ void gradients(const edges &, const row &z,
-                                            const A (&ds)[U * S],
-                                            const A (&weight)[U * S], int from,
-                                            const int64_t (&)[U], int) const {
+  DEVICE void gradients(const edges &, const row &z, const A (&ds)[U * S],
+                        const A (&weight)[U * S], int from,
+                        const int64_t (&)[U], int) const {
     constexpr int LEFT = folded(U * FPL, K::lanes / 2, K::head_lanes);
     A x[U * FPL];
     unroll<U, FPL>([&](int u, int f) {
@@ -359,8 +341,7 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
 /* Walks over the units with W e in the lanes: each warp takes every n-th.  If
  * AHEAD, the next unit's edges and rows are on their way before it needs them.
  */
-template <class Work>
-__device__ __forceinline__ void walk_by_warps(const edges_params &p) {
+template <class Work> DEVICE void walk_by_warps(const edges_params &p) {
   extern __shared__ double edges_shared[];
   Work work(p, reinterpret_cast<typename Work::A *>(edges_shared));
   typename Work::state z;
@@ -395,8 +376,7 @@ __device__ __forceinline__ void walk_by_warps(const edges_params &p) {
  * warps make W^T q (and W^T dO, if GRADS) of the rows; each walks the edges of
  * one; all make W z of the sums z (if EXPANDS), which completes a row.
  * Meanwhile q (and dO) of the next rows come. */
-template <class Work>
-__device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
+template <class Work> DEVICE void walk_by_blocks(const edges_params &p) {
   using A = typename Work::A;
   using rows_of = typename Work::rows_of;
   using project = typename Work::project;
@@ -473,8 +453,7 @@ __device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
   }
 }
 
-template <class Work>
-__device__ __forceinline__ void walk_units(const edges_params &p) {
+template <class Work> DEVICE void walk_units(const edges_params &p) {
   if constexpr (Work::PRODUCTS)
     walk_by_blocks<Work>(p);
   else

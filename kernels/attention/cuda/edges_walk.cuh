@@ -59,7 +59,7 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
     typename chunk::early features;
   };
 
-  __device__ __forceinline__ edge_walk(const edges_params &params, A *chunk_)
+  DEVICE edge_walk(const edges_params &params, A *chunk_)
       : p(params), features{chunk_},
         seed(DROPOUT ? dropout_key(params.dropout) : 0) {
     first = 0;
@@ -69,20 +69,19 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
 
   /* Loads a scalar of a node or edge and head; 0 where the lane has no such
    * head. */
-  __device__ __forceinline__ A scalar(const void *from, int64_t node,
-                                      int h) const {
+  DEVICE A scalar(const void *from, int64_t node, int h) const {
     return this->has_head(h) ? __ldg(static_cast<const A *>(from) +
                                      node * HEADS + this->head(h))
                              : A(0);
   }
-  __device__ __forceinline__ A bias_of(int64_t edge, int h, bool live) const {
+  DEVICE A bias_of(int64_t edge, int h, bool live) const {
     return BIAS && live && this->has_head(h)
                ? __ldcs(static_cast<const A *>(p.bias) + edge * HEADS +
                         this->head(h)) *
                      A(kLog2e)
                : A(0);
   }
-  __device__ __forceinline__ void load_att(A (&att)[C][VEC]) const {
+  DEVICE void load_att(A (&att)[C][VEC]) const {
     unroll<C, VEC>([&](int c, int i) {
       att[c][i] = GATV2 && this->has(c)
                       ? widen(static_cast<const T *>(
@@ -91,32 +90,25 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
                       : A(0);
     });
   }
-  __device__ __forceinline__ A leaky(A t) const {
-    return dfgnn::leaky(t, A(p.slope));
-  }
-  __device__ __forceinline__ A slope_of(A t) const {
-    return slope_at(t, A(p.slope));
-  }
-  static __device__ __forceinline__ void clear_sums(A (&x)[C][VEC]) {
+  DEVICE A leaky(A t) const { return dfgnn::leaky(t, A(p.slope)); }
+  DEVICE A slope_of(A t) const { return slope_at(t, A(p.slope)); }
+  static DEVICE void clear_sums(A (&x)[C][VEC]) {
     unroll<C, VEC>([&](int c, int i) { x[c][i] = A(0); });
   }
-  __device__ __forceinline__ const T *attr_of(int64_t edge) const {
+  DEVICE const T *attr_of(int64_t edge) const {
     return static_cast<const T *>(p.attr) + edge * WIDTH;
   }
 
   /* ---- rows -------------------------------------------------------------- */
 
   /* Is the unit a whole row? */
-  static __device__ __forceinline__ bool whole(const row_edges &w) {
-    return !ITEMS || w.slot < 0;
-  }
+  static DEVICE bool whole(const row_edges &w) { return !ITEMS || w.slot < 0; }
   /* Is this the lane that writes the scalar of a row and head? */
-  __device__ __forceinline__ bool writes(int h) const {
+  DEVICE bool writes(int h) const {
     return this->side() == 0 && this->first_of_head() && this->has_head(h);
   }
 
-  __device__ __forceinline__ void fetch(early &e, const row_edges &w,
-                                        int at) const {
+  DEVICE void fetch(early &e, const row_edges &w, int at) const {
     const int count = min(CHUNK, w.degree - at);
     e.index = lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
     if constexpr (MATRIX)
@@ -128,8 +120,7 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
    * edges that are left from there, its number) for U edges of each side at a
    * time.  FETCHED: e has the first chunk of the first tile. */
   template <bool FETCHED, class Step>
-  __device__ __forceinline__ void walk_row(early &e, const row_edges &w,
-                                           Step step) const {
+  DEVICE void walk_row(early &e, const row_edges &w, Step step) const {
     const int64_t begin = w.indices - p.schedule.indices;
     const char *keys = GT ? this->lane_base(p.key) : nullptr;
     const char *values = this->lane_base(p.value);

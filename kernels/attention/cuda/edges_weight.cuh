@@ -49,21 +49,19 @@ struct edge_outer
   bool *there; /* [ROWS]: does the row have edges? */
 
   /* The head of the slice's head 0. */
-  __device__ __forceinline__ int head0() const { return unit0 / HEAD_UNITS; }
+  DEVICE int head0() const { return unit0 / HEAD_UNITS; }
 
-  __device__ __forceinline__ void fetch(typename chunk::early &e,
-                                        const row_edges &w, int at) const {
+  DEVICE void fetch(typename chunk::early &e, const row_edges &w,
+                    int at) const {
     features.fetch(e, attr_of(w, at), min(CHUNK, w.degree - at));
   }
-  __device__ __forceinline__ const T *attr_of(const row_edges &w,
-                                              int at) const {
+  DEVICE const T *attr_of(const row_edges &w, int at) const {
     return static_cast<const T *>(p.attr) +
            (w.indices - p.schedule.indices + at) * FE;
   }
 
   /* Finds sum dS e and sum P e of a row. */
-  __device__ __forceinline__ void sum_row(typename chunk::early &e,
-                                          const row_edges &w) const {
+  DEVICE void sum_row(typename chunk::early &e, const row_edges &w) const {
     constexpr int U = 4;
     const int64_t begin = w.indices - p.schedule.indices;
     A keys[S][FPL], values[S][FPL];
@@ -111,8 +109,7 @@ struct edge_outer
     });
   }
 
-  __device__ __forceinline__ void products(float (&sums)[SUMS], int row0,
-                                           int rows) const {
+  DEVICE void products(float (&sums)[SUMS], int row0, int rows) const {
     if (KEYS)
       product(sums, queries, p.query, tile, row0, rows);
     if (VALUES)
@@ -120,10 +117,9 @@ struct edge_outer
   }
 
   /* Adds the products of EACH units; those of a head share a fragment. */
-  __device__ __forceinline__ void product(float (&sums)[SUMS], const rows_of &x,
-                                          const tensor_view &tensor,
-                                          const A *from, int row0,
-                                          int rows) const {
+  DEVICE void product(float (&sums)[SUMS], const rows_of &x,
+                      const tensor_view &tensor, const A *from, int row0,
+                      int rows) const {
     static_assert(ROWS == 8, "the products are of eight rows");
     const int g = lane_id() / 4, t = lane_id() & 3;
     const bool used[2] = {there[t], there[t + 4]};
@@ -156,8 +152,7 @@ struct edge_outer
     }
   }
 
-  __device__ __forceinline__ void products(double (&sums)[SUMS], int row0,
-                                           int rows) const {
+  DEVICE void products(double (&sums)[SUMS], int row0, int rows) const {
 #pragma unroll 1
     for (int r = 0; r < rows; ++r)
 #pragma unroll
@@ -180,8 +175,7 @@ struct edge_outer
   }
 
   /* Finds the place of the thread's sum i in W; false if it has none. */
-  __device__ __forceinline__ bool place(int i, int &unit, int &d,
-                                        int &f) const {
+  DEVICE bool place(int i, int &unit, int &d, int &f) const {
     if constexpr (sizeof(T) == 8) {
       const int at = threadIdx.x + i * ROWS * 32;
       unit = unit0 + at / (16 * F);
@@ -201,7 +195,7 @@ struct edge_outer
     return unit < HEADS * HEAD_UNITS && d < DIM && f < F;
   }
 
-  __device__ __forceinline__ void store(const A (&sums)[SUMS]) const {
+  DEVICE void store(const A (&sums)[SUMS]) const {
     A *to = static_cast<A *>(p.totals) + int64_t(blockIdx.x) * HEADS * DIM * F;
     unroll<SUMS>([&](int i) {
       int unit, d, f;

@@ -28,9 +28,8 @@ template <class K> struct edge_sums : edge_term<K> {
 
   using term::term;
 
-  __device__ __forceinline__ void step(sums &z, const char *values, int index,
-                                       int from, int left, int64_t begin,
-                                       int f0) const {
+  DEVICE void step(sums &z, const char *values, int index, int from, int left,
+                   int64_t begin, int f0) const {
     pack v[U][C];
     typename term::edges y;
     int64_t edge[U];
@@ -68,9 +67,8 @@ template <class K> struct edge_sums : edge_term<K> {
   }
 
   /* AHEAD: e has what is loaded ahead of row w, and then of `next`. */
-  __device__ __forceinline__ void add_row(sums &z, typename term::early &e,
-                                          const row_edges &w,
-                                          const row_edges &next, int f0) const {
+  DEVICE void add_row(sums &z, typename term::early &e, const row_edges &w,
+                      const row_edges &next, int f0) const {
     this->own(z.x, p.query, w.row);
     this->template walk_row<AHEAD>(
         e, w,
@@ -82,7 +80,7 @@ template <class K> struct edge_sums : edge_term<K> {
 
   /* Adds the warps' sums up in `shared`, [FS + 1][C][VEC][32 lanes].  Sums k <
    * FS are those of W, sum FS is that of att. */
-  __device__ __forceinline__ void finish(sums &z, A *shared, int f0) const {
+  DEVICE void finish(sums &z, A *shared, int f0) const {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
     unroll<FS>([&](int k) { this->sum_sides(z.weight[k]); });
     this->sum_sides(z.leaky);
@@ -103,8 +101,8 @@ template <class K> struct edge_sums : edge_term<K> {
     }
   }
 
-  __device__ __forceinline__ void store(A x, int column, bool of_weight, int c,
-                                        int i, int f0) const {
+  DEVICE void store(A x, int column, bool of_weight, int c, int i,
+                    int f0) const {
     if (!this->has(c) || (of_weight ? !MATRIX || column >= F : f0 > 0))
       return;
     const int64_t row =

@@ -43,8 +43,7 @@ struct fragments : mma_operand<S, EXACT> {
   };
   using weighed = far; /* sums take the rows as scores do */
 
-  static __device__ __forceinline__ void load_words(unsigned (&x)[WORDS],
-                                                    const T *from) {
+  static DEVICE void load_words(unsigned (&x)[WORDS], const T *from) {
     const packed<T, VEC> y = load_packed<VEC>(from);
     if constexpr (WORDS == 4) {
       x[0] = y.bits.x;
@@ -58,14 +57,13 @@ struct fragments : mma_operand<S, EXACT> {
   }
   /* Does load_own() multiply by its factor?  Rounded numbers would not do. */
   static constexpr bool SCALES = false;
-  static __device__ __forceinline__ void
-  load_own(own &a, int r, const char *row, int lane, float = 1.0f) {
+  static DEVICE void load_own(own &a, int r, const char *row, int lane,
+                              float = 1.0f) {
     const T *from = reinterpret_cast<const T *>(row) + lane % 4 * VEC;
     unroll<CHUNKS>([&](int c) { load_words(a.x[c][r], from + 4 * VEC * c); });
   }
   /* This lane's part of the product of two rows. */
-  static __device__ __forceinline__ float dot(const own &a, const own &b,
-                                              int r) {
+  static DEVICE float dot(const own &a, const own &b, int r) {
     float sum = 0.0f;
     unroll<CHUNKS, WORDS>([&](int c, int w) {
       packed<T, 2> x, y;
@@ -76,28 +74,24 @@ struct fragments : mma_operand<S, EXACT> {
     });
     return sum;
   }
-  static __device__ __forceinline__ unsigned far_bytes(int lane) {
+  static DEVICE unsigned far_bytes(int lane) {
     return lane % 4 * VEC * sizeof(T);
   }
-  static __device__ __forceinline__ unsigned weighed_bytes(int lane) {
-    return far_bytes(lane);
-  }
+  static DEVICE unsigned weighed_bytes(int lane) { return far_bytes(lane); }
   template <class Row>
-  static __device__ __forceinline__ void load_far(far &b, const Row &row, int j,
-                                                  int lane) {
+  static DEVICE void load_far(far &b, const Row &row, int j, int lane) {
     const T *from = reinterpret_cast<const T *>(row(8 * j + lane / 4));
     unroll<CHUNKS>([&](int c) { load_words(b.x[c], from + 4 * VEC * c); });
   }
   template <class Row>
-  static __device__ __forceinline__ void
-  load_weighed(weighed &b, const Row &row, int j, int lane) {
+  static DEVICE void load_weighed(weighed &b, const Row &row, int j, int lane) {
     load_far(b, row, j, lane);
   }
 
   /* s[j] = the products of the own rows and the rows of group j. */
   template <int GROUPS>
-  static __device__ __forceinline__ void
-  scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
+  static DEVICE void scores(float (&s)[GROUPS][4], const own &a,
+                            const far (&b)[GROUPS]) {
     unroll<GROUPS>([&](int j) {
       unroll<4>([&](int i) { s[j][i] = 0.0f; });
       unroll<CHUNKS>([&](int c) {
@@ -114,9 +108,9 @@ struct fragments : mma_operand<S, EXACT> {
   /* sums += weight times the rows.  An mma truncates what it adds, so the
    * products of the groups are summed from 0, and then added to sums. */
   template <int GROUPS>
-  static __device__ __forceinline__ void add(float (&sums)[TILES][4],
-                                             const float (&weight)[GROUPS][4],
-                                             const weighed (&b)[GROUPS]) {
+  static DEVICE void add(float (&sums)[TILES][4],
+                         const float (&weight)[GROUPS][4],
+                         const weighed (&b)[GROUPS]) {
     unsigned a[GROUPS / 2][4];
     unroll<GROUPS / 2, 4>([&](int k, int i) {
       a[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
@@ -134,8 +128,8 @@ struct fragments : mma_operand<S, EXACT> {
 
   /* Calls visit(feature, x) for the lane's pieces of row g + 8 r. */
   template <class Visit>
-  static __device__ __forceinline__ void
-  pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
+  static DEVICE void pieces(const float (&sums)[TILES][4], int r, int lane,
+                            const Visit &visit) {
     unroll<CHUNKS>([&](int c) {
       float x[PIECE];
       unroll<PIECE>(
@@ -161,7 +155,7 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
 
   struct part {
     unsigned high, low;
-    __device__ __forceinline__ void set(float x) {
+    DEVICE void set(float x) {
       if constexpr (EXACT) {
         const tf32_parts p = tf32_split(x);
         high = p.high;
@@ -170,7 +164,7 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
         high = __float_as_uint(tf32_nearest(x));
       }
     }
-    __device__ __forceinline__ float number() const {
+    DEVICE float number() const {
       return LOW ? __uint_as_float(high) + __uint_as_float(low)
                  : __uint_as_float(high);
     }
@@ -187,8 +181,8 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
   };
 
   static constexpr bool SCALES = true;
-  static __device__ __forceinline__ void
-  load_own(own &a, int r, const char *row, int lane, float factor = 1.0f) {
+  static DEVICE void load_own(own &a, int r, const char *row, int lane,
+                              float factor = 1.0f) {
     const float4 *from = reinterpret_cast<const float4 *>(row) + lane % 4;
     unroll<PARTS>([&](int c) {
       const float4 y = __ldg(from + 4 * c);
@@ -199,29 +193,26 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
       });
     });
   }
-  static __device__ __forceinline__ float dot(const own &a, const own &b,
-                                              int r) {
+  static DEVICE float dot(const own &a, const own &b, int r) {
     float sum = 0.0f;
     unroll<PARTS, 4>(
         [&](int c, int i) { sum += a.whole[c][r][i] * b.whole[c][r][i]; });
     return sum;
   }
-  static __device__ __forceinline__ unsigned far_bytes(int lane) {
+  static DEVICE unsigned far_bytes(int lane) {
     return lane % 4 * sizeof(float4);
   }
-  static __device__ __forceinline__ unsigned weighed_bytes(int lane) {
+  static DEVICE unsigned weighed_bytes(int lane) {
     return lane / 4 * VEC * sizeof(float);
   }
   template <class Row>
-  static __device__ __forceinline__ void load_far(far &b, const Row &row, int j,
-                                                  int lane) {
+  static DEVICE void load_far(far &b, const Row &row, int j, int lane) {
     const float4 *from =
         reinterpret_cast<const float4 *>(row(8 * j + lane / 4));
     unroll<PARTS>([&](int c) { b.x[c] = __ldg(from + 4 * c); });
   }
   template <class Row>
-  static __device__ __forceinline__ void
-  load_weighed(weighed &b, const Row &row, int j, int lane) {
+  static DEVICE void load_weighed(weighed &b, const Row &row, int j, int lane) {
     unroll<2>([&](int i) {
       const float *from =
           reinterpret_cast<const float *>(row(8 * j + lane % 4 * 2 + i));
@@ -231,17 +222,13 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
   }
 
   /* The products of high parts, and those with one low part. */
-  static __device__ __forceinline__ void multiply_high(float (&sum)[4],
-                                                       const part (&a)[4],
-                                                       const part &b0,
-                                                       const part &b1) {
+  static DEVICE void multiply_high(float (&sum)[4], const part (&a)[4],
+                                   const part &b0, const part &b1) {
     const unsigned high[4] = {a[0].high, a[1].high, a[2].high, a[3].high};
     mma_tf32(sum, high, b0.high, b1.high);
   }
-  static __device__ __forceinline__ void multiply_low(float (&sum)[4],
-                                                      const part (&a)[4],
-                                                      const part &b0,
-                                                      const part &b1) {
+  static DEVICE void multiply_low(float (&sum)[4], const part (&a)[4],
+                                  const part &b0, const part &b1) {
     if constexpr (EXACT) {
       const unsigned high[4] = {a[0].high, a[1].high, a[2].high, a[3].high};
       const unsigned low[4] = {a[0].low, a[1].low, a[2].low, a[3].low};
@@ -251,8 +238,8 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
   }
 
   template <int GROUPS>
-  static __device__ __forceinline__ void
-  scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
+  static DEVICE void scores(float (&s)[GROUPS][4], const own &a,
+                            const far (&b)[GROUPS]) {
     part q[PARTS][2][4];
     unroll<PARTS, 2, 4>([&](int c, int i, int k) {
       q[c][i][k] = a.x[c][k % 2][2 * i + k / 2];
@@ -275,9 +262,9 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
   }
 
   template <int GROUPS>
-  static __device__ __forceinline__ void add(float (&sums)[TILES][4],
-                                             const float (&weight)[GROUPS][4],
-                                             const weighed (&b)[GROUPS]) {
+  static DEVICE void add(float (&sums)[TILES][4],
+                         const float (&weight)[GROUPS][4],
+                         const weighed (&b)[GROUPS]) {
     part a[GROUPS][4];
     unroll<GROUPS, 4>(
         [&](int j, int i) { a[j][i].set(weight[j][i % 2 * 2 + i / 2]); });
@@ -295,8 +282,8 @@ struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
   }
 
   template <class Visit>
-  static __device__ __forceinline__ void
-  pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
+  static DEVICE void pieces(const float (&sums)[TILES][4], int r, int lane,
+                            const Visit &visit) {
     unroll<CHUNKS, VEC / 2>([&](int c, int k) {
       float x[PIECE]; /* features 4 k .. of the lane's 2 VEC */
       unroll<PIECE>([&](int i) {

@@ -46,38 +46,34 @@ struct lane_layout {
   static constexpr bool EXACT = FULL_HEADS && HEAD_LANES * HV * VEC == DIM;
 
   /* The state of a vector, and its place in the head. */
-  static constexpr __device__ __forceinline__ int state(int c) {
+  static constexpr DEVICE int state(int c) {
     return HV == 1 ? c : S == 1 ? 0 : c / HV;
   }
-  static constexpr __device__ __forceinline__ int place(int c) {
+  static constexpr DEVICE int place(int c) {
     return HV == 1 ? 0 : S == 1 ? c : c % HV;
   }
   /* The place of the lane's heads among the heads side by side, and of the lane
    * among those of a head. */
-  __device__ __forceinline__ int place_beside() const {
+  DEVICE int place_beside() const {
     return BESIDE > 1 ? (lane_id() & (L - 1)) / HEAD_LANES : 0;
   }
-  __device__ __forceinline__ int part() const {
-    return lane_id() & (HEAD_LANES - 1);
-  }
+  DEVICE int part() const { return lane_id() & (HEAD_LANES - 1); }
   /* The head that the lane's state h belongs to. */
-  __device__ __forceinline__ int head(int h) const {
+  DEVICE int head(int h) const {
     return static_cast<const Map *>(this)->first_head() + place_beside() +
            h * BESIDE;
   }
   /* Has state h a head? */
-  __device__ __forceinline__ bool has_head(int h) const {
-    return FULL_HEADS || head(h) < HEADS;
-  }
+  DEVICE bool has_head(int h) const { return FULL_HEADS || head(h) < HEADS; }
   /* The first feature of vector c. */
-  __device__ __forceinline__ int feature(int c) const {
+  DEVICE int feature(int c) const {
     return (part() + place(c) * HEAD_LANES) * VEC;
   }
   /* Is this the lane that writes the scalars of a head? */
-  __device__ __forceinline__ bool first_of_head() const { return part() == 0; }
+  DEVICE bool first_of_head() const { return part() == 0; }
 
   /* The address of the lane's first vector in row 0 of a tensor. */
-  __device__ __forceinline__ const char *lane_base(const tensor_view &t) const {
+  DEVICE const char *lane_base(const tensor_view &t) const {
     const char *base = static_cast<const char *>(t.data);
     if (PACKED)
       return base + (head(0) * DIM + feature(0)) * int(sizeof(T));
@@ -86,8 +82,7 @@ struct lane_layout {
                    : node_row(base, feature(0), t.feature_bytes);
   }
   /* Vector c; at: the address of the lane's first vector. */
-  __device__ __forceinline__ const T *
-  vector_at(const char *at, const tensor_view &t, int c) const {
+  DEVICE const T *vector_at(const char *at, const tensor_view &t, int c) const {
     const int heads = state(c) * BESIDE, features = place(c) * HEAD_LANES * VEC;
     if (PACKED)
       at += (heads * DIM + features) * int(sizeof(T));
@@ -99,14 +94,13 @@ struct lane_layout {
     }
     return reinterpret_cast<const T *>(at);
   }
-  __device__ __forceinline__ const T *vector_of(const tensor_view &t, int row,
-                                                int c) const {
+  DEVICE const T *vector_of(const tensor_view &t, int row, int c) const {
     return vector_at(node_row(lane_base(t), row, t.node_bytes), t, c);
   }
 
   /* Loads the row's own vectors; zeros where it has none. */
-  __device__ __forceinline__ void own(A (&to)[C][VEC], const tensor_view &t,
-                                      int row, bool active = true) const {
+  DEVICE void own(A (&to)[C][VEC], const tensor_view &t, int row,
+                  bool active = true) const {
     const char *at = node_row(lane_base(t), row, t.node_bytes);
     unroll<C>([&](int c) {
       pack x;
@@ -118,7 +112,7 @@ struct lane_layout {
   }
 
   /* Sums over the lanes of a head. */
-  template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
+  template <int N> DEVICE void reduce(A (&s)[N]) const {
 #pragma unroll
     for (int o = HEAD_LANES / 2; o > 0; o >>= 1)
       unroll<N>([&](int i) { s[i] += __shfl_xor_sync(kFullMask, s[i], o); });
@@ -149,8 +143,7 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
   const int group;
   unsigned valid; /* bit c: vector c has features */
 
-  __device__ __forceinline__ explicit lane_map(int lanes_of_row)
-      : group(lanes_of_row), valid(0) {
+  DEVICE explicit lane_map(int lanes_of_row) : group(lanes_of_row), valid(0) {
     if constexpr (!EXACT && C <= 32) {
       unroll<C>([&](int c) {
         valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
@@ -158,23 +151,19 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
     }
   }
 
-  __device__ __forceinline__ int first_head() const {
+  DEVICE int first_head() const {
     return HEADS <= TILE ? 0 : blockIdx.y * TILE;
   }
-  static __device__ __forceinline__ int lane() { return lane_id(); }
-  __device__ __forceinline__ int lane_of_row() const {
-    return lane() & (group - 1);
-  }
-  __device__ __forceinline__ int first_lane() const {
-    return lane() & ~(group - 1);
-  }
-  __device__ __forceinline__ int side() const { return lane_of_row() / L; }
-  __device__ __forceinline__ int sides() const { return group / L; }
+  static DEVICE int lane() { return lane_id(); }
+  DEVICE int lane_of_row() const { return lane() & (group - 1); }
+  DEVICE int first_lane() const { return lane() & ~(group - 1); }
+  DEVICE int side() const { return lane_of_row() / L; }
+  DEVICE int sides() const { return group / L; }
   /* Do all lanes have vector c? */
-  static constexpr __device__ __forceinline__ bool all_have(int c) {
+  static constexpr DEVICE bool all_have(int c) {
     return FULL_HEADS && (place(c) + 1) * HEAD_LANES * VEC <= DIM;
   }
-  __device__ __forceinline__ bool has(int c) const {
+  DEVICE bool has(int c) const {
     if (C > 32) /* more than `valid` has bits for */
       return all_have(c) || (head(state(c)) < HEADS && feature(c) < DIM);
     return all_have(c) || valid >> c & 1;
@@ -184,9 +173,8 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
    * there; where the lane has no features x must be 0 before, and stays 0.
    * EAGER: the compiler may not move the load to where x is used. */
   template <bool WHOLE, bool EAGER>
-  __device__ __forceinline__ void gather(pack &x, const char *at,
-                                         const tensor_view &t, int c,
-                                         bool live) const {
+  DEVICE void gather(pack &x, const char *at, const tensor_view &t, int c,
+                     bool live) const {
     const T *from = this->vector_at(at, t, c);
     if (WHOLE && !EAGER && all_have(c)) {
       x = load_packed<VEC>(from);
@@ -202,14 +190,14 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
   }
 
   /* Sums over the sides of a row. */
-  __device__ __forceinline__ A sum_sides(A x) const {
+  DEVICE A sum_sides(A x) const {
 #pragma unroll
     for (int o = L; o < 32; o <<= 1)
       if (o < group)
         x += __shfl_xor_sync(kFullMask, x, o);
     return x;
   }
-  __device__ __forceinline__ A max_sides(A x) const {
+  DEVICE A max_sides(A x) const {
 #pragma unroll
     for (int o = L; o < 32; o <<= 1)
       if (o < group)
@@ -221,14 +209,13 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
    * While a lane holds an even number of vectors, each half of a pair of lanes
    * keeps one half of them. */
   template <class Store>
-  __device__ __forceinline__ void sum_vectors(A (&x)[C][VEC],
-                                              const Store &store) const {
+  DEVICE void sum_vectors(A (&x)[C][VEC], const Store &store) const {
     scatter<C>(x, L, 0, store);
   }
 
   template <int LEFT, class Store>
-  __device__ __forceinline__ void scatter(A (&x)[C][VEC], int o, int first,
-                                          const Store &store) const {
+  DEVICE void scatter(A (&x)[C][VEC], int o, int first,
+                      const Store &store) const {
     if constexpr (LEFT % 2 == 0) {
       if (o >= group) {
         unroll<LEFT>([&](int i) { store(x[i], first + i); });

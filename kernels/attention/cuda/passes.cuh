@@ -15,28 +15,25 @@ constexpr int kScoreEdges = 2; /* in flight in a group */
 constexpr int kGatherEdges = 4;
 constexpr int kHeldScores = 4; /* in the registers of a lane */
 
-template <typename A> __device__ __forceinline__ A ln2() { return A(kLn2); }
-template <typename A> __device__ __forceinline__ A minus_infinity() {
-  return A(-INFINITY);
-}
+template <typename A> DEVICE A ln2() { return A(kLn2); }
+template <typename A> DEVICE A minus_infinity() { return A(-INFINITY); }
 
-template <typename T, int VEC>
-__device__ __forceinline__ packed<T, VEC> empty_packed() {
+template <typename T, int VEC> DEVICE packed<T, VEC> empty_packed() {
   packed<T, VEC> x;
   x.bits = typename packed<T, VEC>::word_t{};
   return x;
 }
 
 template <typename T, int VEC>
-__device__ __forceinline__ packed<T, VEC>
-load_operand(const dfgnn_operand &x, int64_t node, int head, int64_t vector) {
+DEVICE packed<T, VEC> load_operand(const dfgnn_operand &x, int64_t node,
+                                   int head, int64_t vector) {
   const T *p = static_cast<const T *>(x.data) + node * x.node + head * x.head;
   return load_packed<VEC>(p + (VEC == 1 ? vector * x.feature : vector * VEC));
 }
 
 /* The score of an edge whose row's and key's squares of norms are given. */
 template <typename T, int OP>
-__device__ __forceinline__ accumulator_t<T>
+DEVICE accumulator_t<T>
 finish_score(const dfgnn_passes &p, accumulator_t<T> sum,
              accumulator_t<T> key_norm, accumulator_t<T> query_norm) {
   using A = accumulator_t<T>;
@@ -50,8 +47,8 @@ finish_score(const dfgnn_passes &p, accumulator_t<T> sum,
 
 /* The score of an edge that is made of numbers of both nodes. */
 template <typename T, int OP>
-__device__ __forceinline__ accumulator_t<T>
-scalar_score(const dfgnn_passes &p, int64_t row, int64_t column, int head) {
+DEVICE accumulator_t<T> scalar_score(const dfgnn_passes &p, int64_t row,
+                                     int64_t column, int head) {
   using A = accumulator_t<T>;
   return whole_score<OP>(
       A(0), static_cast<const A *>(p.score_dst)[row * p.heads + head],
@@ -68,16 +65,15 @@ template <typename T, int OP, int VEC> struct query_cache {
   A att[HEAD ? kScoreVectors : 1][VEC];
   int row = -1;
 
-  __device__ __forceinline__ query_cache() {
+  DEVICE query_cache() {
     unroll<kScoreVectors, VEC>([&](int n, int i) {
       item[n][i] = 0;
       att[HEAD ? n : 0][i] = 0;
     });
   }
 
-  __device__ __forceinline__ void load(const dfgnn_passes &p, int to_row,
-                                       int head, int first, int step,
-                                       int vectors) {
+  DEVICE void load(const dfgnn_passes &p, int to_row, int head, int first,
+                   int step, int vectors) {
     row = to_row;
     unroll<kScoreVectors>([&](int n) {
       int v = first + n * step;
@@ -86,8 +82,8 @@ template <typename T, int OP, int VEC> struct query_cache {
     });
   }
 
-  __device__ __forceinline__ void load_att(const dfgnn_passes &p, int head,
-                                           int first, int step, int vectors) {
+  DEVICE void load_att(const dfgnn_passes &p, int head, int first, int step,
+                       int vectors) {
     if (!HEAD)
       return;
     const T *from = static_cast<const T *>(p.att) + int64_t(head) * p.dim;
@@ -103,9 +99,9 @@ template <typename T, int OP, int VEC> struct query_cache {
  * lanes.  All lanes of the warp call it with the same lanes and steps >= the
  * edges of every group.  row_of(e) is called with rising e. */
 template <typename T, int OP, int VEC, typename RowOf, typename Write>
-__device__ __forceinline__ void
-score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
-            int64_t steps, int lanes, RowOf row_of, Write write) {
+DEVICE void score_edges(const dfgnn_passes &p, int head, int64_t first,
+                        int64_t end, int64_t steps, int lanes, RowOf row_of,
+                        Write write) {
   using A = accumulator_t<T>;
   using Score = score_of<OP>;
   constexpr int kScoreVectors = PASS_HELD_VECTORS(VEC);
@@ -195,13 +191,13 @@ template <typename A> struct team {
   int rank, size; /* the number of this thread, and of all threads */
   A *scratch;     /* shared, a number for each warp; NULL: the team is a warp */
 
-  __device__ __forceinline__ void sync() const {
+  DEVICE void sync() const {
     if (scratch)
       __syncthreads();
     else
       __syncwarp();
   }
-  template <typename F> __device__ __forceinline__ A join(A x, F f) const {
+  template <typename F> DEVICE A join(A x, F f) const {
     if (!scratch)
       return x;
     __syncthreads();
@@ -213,18 +209,17 @@ template <typename A> struct team {
       x = f(x, scratch[w]);
     return x;
   }
-  __device__ __forceinline__ A max(A x) const {
+  DEVICE A max(A x) const {
     return join(lanes_max<32>(x), [](A a, A b) { return max_of(a, b); });
   }
-  __device__ __forceinline__ A sum(A x) const {
+  DEVICE A sum(A x) const {
     return join(lanes_sum<32>(x), [](A a, A b) { return a + b; });
   }
 };
 
 template <typename A>
-__device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
-                                             int64_t k, int64_t first, int head,
-                                             A w) {
+DEVICE void store_weight(const dfgnn_passes &p, A *s, int64_t k, int64_t first,
+                         int head, A w) {
   s[k] = w;
   if (p.weights)
     static_cast<A *>(p.weights)[(first + k) * p.heads + head] = w;
@@ -233,9 +228,8 @@ __device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
 /* Computes the softmax of one head of a row, whose scores are the first
  * `degree` numbers of s; a warp holds them in registers if they fit. */
 template <typename A>
-__device__ __forceinline__ void
-softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
-            int64_t first, int64_t degree, int head) {
+DEVICE void softmax_row(const dfgnn_passes &p, const team<A> &t, A *s,
+                        int64_t row, int64_t first, int64_t degree, int head) {
   const bool held = !t.scratch && degree <= 32 * kHeldScores;
   A x[kHeldScores];
   A most = minus_infinity<A>(), total = 0;
@@ -283,9 +277,8 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
 
 /* The first column index of a row that a thread of the team hands out. */
 template <typename A>
-__device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
-                                                const team<A> &t, int64_t first,
-                                                int64_t degree) {
+DEVICE int first_columns_of(const dfgnn_passes &p, const team<A> &t,
+                            int64_t first, int64_t degree) {
   return t.rank < degree ? __ldg(p.indices + first + t.rank) : 0;
 }
 
@@ -293,11 +286,10 @@ __device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
  * rows by weights w[h * plane + k].  part: shared, 32 * VEC sums for each warp
  * of a block.  */
 template <typename T, int VEC>
-__device__ __forceinline__ void
-gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
-           const accumulator_t<T> *w, int64_t plane, int64_t row, int64_t first,
-           int64_t degree, int head, int heads, int first_columns,
-           accumulator_t<T> (*part)[32 * VEC]) {
+DEVICE void gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
+                       const accumulator_t<T> *w, int64_t plane, int64_t row,
+                       int64_t first, int64_t degree, int head, int heads,
+                       int first_columns, accumulator_t<T> (*part)[32 * VEC]) {
   using A = accumulator_t<T>;
   const int vectors = heads * (p.dim / VEC), lanes = pass_lanes(vectors);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -379,10 +371,9 @@ __global__ void __launch_bounds__(kPassThreads, sizeof(T) * VEC == 16 ? 3 : 1)
 
 /* Softmax of a row's scores, the sum of its gathered rows, or both. */
 template <typename T, int VEC, bool GATHER>
-__device__ __forceinline__ void
-one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
-        int64_t first, int64_t degree, int what,
-        accumulator_t<T> (*part)[32 * VEC]) {
+DEVICE void one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
+                    int64_t row, int64_t first, int64_t degree, int what,
+                    accumulator_t<T> (*part)[32 * VEC]) {
   using A = accumulator_t<T>;
   A *w = static_cast<A *>(const_cast<void *>(p.scores)) + first;
   const int columns = GATHER ? first_columns_of(p, t, first, degree) : 0;
@@ -433,10 +424,9 @@ __global__ void __launch_bounds__(kPassThreads, GATHER ? 3 : 4)
 
 /* Scores the block's edges in heads head .. head + heads - 1. */
 template <typename T, int OP, int VEC>
-__device__ __forceinline__ void
-block_scores(const dfgnn_passes &p, const int64_t *begin, int rows,
-             int64_t first_row, int head, int heads, accumulator_t<T> *s,
-             int64_t plane, int lanes) {
+DEVICE void block_scores(const dfgnn_passes &p, const int64_t *begin, int rows,
+                         int64_t first_row, int head, int heads,
+                         accumulator_t<T> *s, int64_t plane, int lanes) {
   using A = accumulator_t<T>;
   const int64_t base = begin[0], edges = begin[rows] - base;
   const int groups = kPassThreads / lanes, group = threadIdx.x / lanes;

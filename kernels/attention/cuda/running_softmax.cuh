@@ -14,9 +14,8 @@ namespace dfgnn {
  * score at a distance, so that older sums are seldom scaled: weights are at
  * most 2^kSlack.  scale(h, factor) scales the sums of head h. */
 template <int U, int N, int S, typename A, class Scale>
-__device__ __forceinline__ void soften(A (&weight)[N], const A (&s)[N],
-                                       A (&m)[S], A (&l)[S],
-                                       const Scale &scale) {
+DEVICE void soften(A (&weight)[N], const A (&s)[N], A (&m)[S], A (&l)[S],
+                   const Scale &scale) {
   constexpr A kSlack = A(8);
   A top[S];
   bool raised = false;
@@ -42,12 +41,12 @@ __device__ __forceinline__ void soften(A (&weight)[N], const A (&s)[N],
 }
 
 /* The log-sum-exp of a row, in natural units; -inf if no edge has a weight. */
-template <typename A> __device__ __forceinline__ A log_sum_exp(A m, A l) {
+template <typename A> DEVICE A log_sum_exp(A m, A l) {
   return l == A(0) ? -A(INFINITY) : (m + log2_fast(l)) * A(kLn2);
 }
 
 /* The factor that makes averages of sums; 0 if no edge has a weight. */
-template <typename A> __device__ __forceinline__ A inverse_sum(A l) {
+template <typename A> DEVICE A inverse_sum(A l) {
   return l == A(0) ? A(0) : reciprocal(l);
 }
 

@@ -15,17 +15,16 @@ struct row_edges {
 };
 
 /* Whether there is a unit: padded items have places behind the last. */
-__device__ __forceinline__ bool has_unit(const row_schedule &p, int unit) {
+DEVICE bool has_unit(const row_schedule &p, int unit) {
   return !p.item_row || __ldg(p.item_row + unit) >= 0;
 }
 
 /* The row of each unit; NULL: units are rows one after the other. */
-__device__ __forceinline__ const int *rows_of_units(const row_schedule &p) {
+DEVICE const int *rows_of_units(const row_schedule &p) {
   return p.item_row ? p.item_row : p.order;
 }
 
-__device__ __forceinline__ row_edges row_of_unit(const row_schedule &p,
-                                                 int unit) {
+DEVICE row_edges row_of_unit(const row_schedule &p, int unit) {
   row_edges w;
   const offsets_t offsets{p.offsets, p.offsets64};
   w.slot = -1;
@@ -70,7 +69,7 @@ __device__ __forceinline__ row_edges row_of_unit(const row_schedule &p,
 struct row_parts {
   int count, extra, base, step;
 
-  __device__ __forceinline__ row_parts(const row_schedule &p, int row)
+  DEVICE row_parts(const row_schedule &p, int row)
       : count(p.slices), extra(p.extra_items), base(row), step(p.rows) {
     if (p.item_row) {
       const int first = p.row_item[row];
@@ -79,14 +78,14 @@ struct row_parts {
       step = 1;
     }
   }
-  __device__ __forceinline__ int64_t slot(int k) const {
+  DEVICE int64_t slot(int k) const {
     return k == 0 ? int64_t(extra) + base : base + int64_t(k - 1) * step;
   }
 };
 
 /* The row that block `index` merges: the one of a list, or NULL: any; -1: none.
  */
-__device__ __forceinline__ int merged_row(const int *heavy, int index) {
+DEVICE int merged_row(const int *heavy, int index) {
   return heavy ? heavy[index] : index;
 }
 

@@ -15,10 +15,10 @@
 
 namespace dfgnn {
 
-template <typename A> __device__ __forceinline__ A leaky(A t, A slope) {
+template <typename A> DEVICE A leaky(A t, A slope) {
   return t > A(0) ? t : t * slope;
 }
-template <typename A> __device__ __forceinline__ A slope_at(A t, A slope) {
+template <typename A> DEVICE A slope_at(A t, A slope) {
   return t > A(0) ? A(1) : slope;
 }
 
@@ -40,14 +40,10 @@ struct plain_score {
 
 /* Adds the part of feature x of the gathered row to s; q: the destination's. */
 struct dot_product {
-  template <typename A>
-  static __device__ __forceinline__ void add(A &s, A q, A x, A, A, A) {
+  template <typename A> static DEVICE void add(A &s, A q, A x, A, A, A) {
     s += q * x;
   }
-  template <typename A>
-  static __device__ __forceinline__ A term(A q, A x, A, A) {
-    return q * x;
-  }
+  template <typename A> static DEVICE A term(A q, A x, A, A) { return q * x; }
 };
 
 template <int OP> struct score_of;
@@ -55,8 +51,7 @@ template <int OP> struct score_of;
 /* scale <q, k> */
 template <> struct score_of<DFGNN_OP_GT> : plain_score, dot_product {
   static constexpr bool KEY = true, SUM = true, QUERY = true, SCALED = true;
-  template <typename A>
-  static __device__ __forceinline__ A from_sum(A &, A sum, A, A, A, A) {
+  template <typename A> static DEVICE A from_sum(A &, A sum, A, A, A, A) {
     return sum;
   }
 };
@@ -65,8 +60,7 @@ template <> struct score_of<DFGNN_OP_GT> : plain_score, dot_product {
 template <> struct score_of<DFGNN_OP_AGNN> : plain_score, dot_product {
   static constexpr bool SUM = true, QUERY = true, NORM = true;
   template <typename A>
-  static __device__ __forceinline__ A from_sum(A &cosine, A sum, A own, A far,
-                                               A beta, A) {
+  static DEVICE A from_sum(A &cosine, A sum, A own, A far, A beta, A) {
     cosine = sum * own * far;
     return cosine * beta * A(kLog2e);
   }
@@ -75,8 +69,7 @@ template <> struct score_of<DFGNN_OP_AGNN> : plain_score, dot_product {
 /* leaky(score_dst + score_src) */
 template <> struct score_of<DFGNN_OP_GAT> : plain_score, dot_product {
   template <typename A>
-  static __device__ __forceinline__ A from_sum(A &inner, A, A own, A far, A,
-                                               A slope) {
+  static DEVICE A from_sum(A &inner, A, A own, A far, A, A slope) {
     const A t = own + far;
     inner = slope_at(t, slope);
     return t * inner * A(kLog2e);
@@ -88,25 +81,21 @@ template <> struct score_of<DFGNN_OP_GAT> : plain_score, dot_product {
 template <> struct score_of<DFGNN_OP_GATV2> : plain_score {
   static constexpr bool SUM = true, QUERY = true, HEAD = true;
   template <typename A>
-  static __device__ __forceinline__ void add(A &s, A q, A x, A att, A slope,
-                                             A sign) {
+  static DEVICE void add(A &s, A q, A x, A att, A slope, A sign) {
     const A t = q + sign * x;
     s += att * max_of(t, t * slope);
   }
-  template <typename A>
-  static __device__ __forceinline__ A term(A q, A x, A att, A slope) {
+  template <typename A> static DEVICE A term(A q, A x, A att, A slope) {
     return att * leaky(q + x, slope);
   }
-  template <typename A>
-  static __device__ __forceinline__ A from_sum(A &, A sum, A, A, A, A) {
+  template <typename A> static DEVICE A from_sum(A &, A sum, A, A, A, A) {
     return sum * A(kLog2e);
   }
 };
 
 /* The score of a sum of term(), where nothing was multiplied before. */
 template <int OP, typename A>
-__device__ __forceinline__ A whole_score(A sum, A own, A far, A beta, A slope,
-                                         A scale) {
+DEVICE A whole_score(A sum, A own, A far, A beta, A slope, A scale) {
   A inner;
   if constexpr (score_of<OP>::SCALED)
     sum *= scale * A(kLog2e);
@@ -120,26 +109,21 @@ __device__ __forceinline__ A whole_score(A sum, A own, A far, A beta, A slope,
  * them of <x, x>, x the row of a NORM.  GT's own number is scale * log2(e), GAT
  * has its scalars. */
 template <int OP> struct tile_score {
-  static __device__ __forceinline__ float score(float sum, float own, float,
-                                                float) {
+  static DEVICE float score(float sum, float own, float, float) {
     return sum * own;
   }
 };
 template <> struct tile_score<DFGNN_OP_AGNN> {
-  static __device__ __forceinline__ float own_number(float x, float beta) {
+  static DEVICE float own_number(float x, float beta) {
     return inverse_norm(x) * beta * float(kLog2e);
   }
-  static __device__ __forceinline__ float far_number(float x) {
-    return inverse_norm(x);
-  }
-  static __device__ __forceinline__ float score(float sum, float own, float far,
-                                                float) {
+  static DEVICE float far_number(float x) { return inverse_norm(x); }
+  static DEVICE float score(float sum, float own, float far, float) {
     return sum * (own * far);
   }
 };
 template <> struct tile_score<DFGNN_OP_GAT> {
-  static __device__ __forceinline__ float score(float, float own, float far,
-                                                float slope) {
+  static DEVICE float score(float, float own, float far, float slope) {
     return leaky(own + far, slope) * float(kLog2e);
   }
 };
@@ -153,9 +137,8 @@ template <typename A> struct edge_terms {
 
 /* sum: over features, of the score.  lse and bias: in log2 units. */
 template <int OP, typename A>
-__device__ __forceinline__ edge_terms<A> terms_of(A slope, A sum, A dp, A lse,
-                                                  A delta, A own, A far, A beta,
-                                                  A bias, A kept) {
+DEVICE edge_terms<A> terms_of(A slope, A sum, A dp, A lse, A delta, A own,
+                              A far, A beta, A bias, A kept) {
   edge_terms<A> t;
   t.inner = A(1);
   const A s =
@@ -168,14 +151,13 @@ __device__ __forceinline__ edge_terms<A> terms_of(A slope, A sum, A dp, A lse,
 }
 
 /* The log-sum-exp in log2 units; +inf if no edge of the row has a weight. */
-template <typename A> __device__ __forceinline__ A lse_of(A lse) {
+template <typename A> DEVICE A lse_of(A lse) {
   return lse == -A(INFINITY) ? A(INFINITY) : lse * A(kLog2e);
 }
 
 /* Returns the gradient of lse, which is subtracted from delta; 0 if none is
  * given. */
-template <typename A>
-__device__ __forceinline__ A grad_lse_of(const void *grad_lse, int64_t pair) {
+template <typename A> DEVICE A grad_lse_of(const void *grad_lse, int64_t pair) {
   return grad_lse ? __ldg(static_cast<const A *>(grad_lse) + pair) : A(0);
 }
 
@@ -196,21 +178,17 @@ __device__ __forceinline__ A grad_lse_of(const void *grad_lse, int64_t pair) {
  *   finish()       completes it; inner is the sum of dS times the inner factor
  *                  of from_sum() */
 struct plain_grad {
-  template <class R, class Z>
-  static __device__ __forceinline__ void begin(const R &, Z &) {}
-  template <class R, class Z>
-  static __device__ __forceinline__ void scale(const R &, Z &) {}
+  template <class R, class Z> static DEVICE void begin(const R &, Z &) {}
+  template <class R, class Z> static DEVICE void scale(const R &, Z &) {}
   template <class A, class R, class Z>
-  static __device__ __forceinline__ A edge_factor(const R &, const Z &, int,
-                                                  A score, A) {
+  static DEVICE A edge_factor(const R &, const Z &, int, A score, A) {
     return score;
   }
   template <class A, class R, class Z>
-  static __device__ __forceinline__ A given(const R &, Z &, int, A score, A) {
+  static DEVICE A given(const R &, Z &, int, A score, A) {
     return score;
   }
-  template <class A>
-  static __device__ __forceinline__ A spilled(const edge_terms<A> &t) {
+  template <class A> static DEVICE A spilled(const edge_terms<A> &t) {
     return t.score;
   }
 };
@@ -218,13 +196,12 @@ struct plain_grad {
 /* The gradient of <own, x> by the own row is x. */
 struct product_grad : plain_grad {
   template <class R, class Z, class A, class X>
-  static __device__ __forceinline__ void add_score(const R &, A &s, const Z &z,
-                                                   int c, int i, A x, X &) {
+  static DEVICE void add_score(const R &, A &s, const Z &z, int c, int i, A x,
+                               X &) {
     s += z.own[0][c][i] * x;
   }
   template <class R, class Z, class A>
-  static __device__ __forceinline__ void add(const R &, Z &z, A score, A x,
-                                             int c, int i) {
+  static DEVICE void add(const R &, Z &z, A score, A x, int c, int i) {
     z.sum[0][c][i] += score * x;
   }
 };
@@ -232,15 +209,13 @@ struct product_grad : plain_grad {
 template <int OP> struct grad_of;
 
 template <> struct grad_of<DFGNN_OP_GT> : product_grad {
-  template <class R, class Z>
-  static __device__ __forceinline__ void scale(const R &r, Z &z) {
+  template <class R, class Z> static DEVICE void scale(const R &r, Z &z) {
     using A = typename R::A;
     if constexpr (!R::GIVEN)
       unroll<R::C, R::VEC>(
           [&](int c, int i) { z.own[0][c][i] *= A(r.p.scale) * A(kLog2e); });
   }
-  template <class R, class Z>
-  static __device__ __forceinline__ void finish(const R &r, Z &z) {
+  template <class R, class Z> static DEVICE void finish(const R &r, Z &z) {
     using A = typename R::A;
     unroll<R::C, R::VEC>([&](int c, int i) { z.sum[0][c][i] *= A(r.p.scale); });
   }
@@ -248,8 +223,7 @@ template <> struct grad_of<DFGNN_OP_GT> : product_grad {
 
 /* extra = 1 / |own|, at most inverse_norm(0). */
 template <> struct grad_of<DFGNN_OP_AGNN> : product_grad {
-  template <class R, class Z>
-  static __device__ __forceinline__ void begin(const R &r, Z &z) {
+  template <class R, class Z> static DEVICE void begin(const R &r, Z &z) {
     using A = typename R::A;
     unroll<R::S>([&](int h) { z.extra[h] = A(0); });
     unroll<R::C, R::VEC>([&](int c, int i) {
@@ -259,19 +233,16 @@ template <> struct grad_of<DFGNN_OP_AGNN> : product_grad {
     unroll<R::S>([&](int h) { z.extra[h] = inverse_norm(z.extra[h]); });
   }
   template <class A, class R, class Z>
-  static __device__ __forceinline__ A edge_factor(const R &r, const Z &z, int h,
-                                                  A score, A far) {
+  static DEVICE A edge_factor(const R &r, const Z &z, int h, A score, A far) {
     return score * (R::COLUMNS ? far * z.extra[h] * r.beta : far);
   }
   template <class A, class R, class Z>
-  static __device__ __forceinline__ A given(const R &, Z &, int, A score,
-                                            A far) {
+  static DEVICE A given(const R &, Z &, int, A score, A far) {
     return score * far;
   }
   /* The gradient of x / |x| leaves out the part along x.  A norm that
    * inverse_norm() raised is a constant, so that nothing is left out. */
-  template <class R, class Z>
-  static __device__ __forceinline__ void finish(const R &r, Z &z) {
+  template <class R, class Z> static DEVICE void finish(const R &r, Z &z) {
     using A = typename R::A;
     if constexpr (R::GIVEN) {
       unroll<R::C, R::VEC>([&](int c, int i) {
@@ -304,56 +275,49 @@ template <> struct grad_of<DFGNN_OP_AGNN> : product_grad {
  * ReLU's slope. */
 template <> struct grad_of<DFGNN_OP_GAT> : plain_grad {
   template <class R, class Z, class A, class X>
-  static __device__ __forceinline__ void add_score(const R &, A &, const Z &,
-                                                   int, int, A, X &) {}
-  template <class A>
-  static __device__ __forceinline__ A spilled(const edge_terms<A> &t) {
+  static DEVICE void add_score(const R &, A &, const Z &, int, int, A, X &) {}
+  template <class A> static DEVICE A spilled(const edge_terms<A> &t) {
     return t.score * t.inner;
   }
   template <class R, class Z, class A>
-  static __device__ __forceinline__ void add(const R &, Z &, A, A, int, int) {}
-  template <class R, class Z>
-  static __device__ __forceinline__ void finish(const R &, Z &) {}
+  static DEVICE void add(const R &, Z &, A, A, int, int) {}
+  template <class R, class Z> static DEVICE void finish(const R &, Z &) {}
 };
 
 /* raised: the sum of dS where leaky's slope is 1. */
 template <> struct grad_of<DFGNN_OP_GATV2> : plain_grad {
   template <class R, class A>
-  static __device__ __forceinline__ A leaky_sum(const R &r, A own, A x) {
+  static DEVICE A leaky_sum(const R &r, A own, A x) {
     const A t = own + x;
     return R::ANY_SLOPE ? t * slope_at(t, r.slope) : max_of(t, t * r.slope);
   }
-  template <class R, class Z>
-  static __device__ __forceinline__ void begin(const R &, Z &z) {
+  template <class R, class Z> static DEVICE void begin(const R &, Z &z) {
     unroll<R::C, R::VEC>(
         [&](int c, int i) { z.raised[c][i] = typename R::A(0); });
   }
   /* leaky(own + x) takes the place of the gathered x, if the walk KEEPS it. */
   template <class R, class Z, class A, class X>
-  static __device__ __forceinline__ void
-  add_score(const R &r, A &s, const Z &z, int c, int i, A x, X &gathered) {
+  static DEVICE void add_score(const R &r, A &s, const Z &z, int c, int i, A x,
+                               X &gathered) {
     const A t = leaky_sum(r, z.own[0][c][i], x);
     s += r.att[c][i] * t;
     if constexpr (R::KEEPS)
       gathered = t;
   }
   template <class A, class R, class Z>
-  static __device__ __forceinline__ A given(const R &, Z &z, int h, A score,
-                                            A) {
+  static DEVICE A given(const R &, Z &z, int h, A score, A) {
     z.inner[h] += score;
     return score;
   }
   template <class R, class Z, class A>
-  static __device__ __forceinline__ void add(const R &r, Z &z, A score, A x,
-                                             int c, int i) {
+  static DEVICE void add(const R &r, Z &z, A score, A x, int c, int i) {
     const A t = R::KEEPS ? x : leaky_sum(r, z.own[0][c][i], x);
     if ((R::ANY_SLOPE ? z.own[0][c][i] + x : t) > A(0))
       z.raised[c][i] += score;
     if constexpr (!R::COLUMNS)
       z.att_total[c][i] += score * t;
   }
-  template <class R, class Z>
-  static __device__ __forceinline__ void finish(const R &r, Z &z) {
+  template <class R, class Z> static DEVICE void finish(const R &r, Z &z) {
     unroll<R::C, R::VEC>([&](int c, int i) {
       const auto raised = z.raised[c][i], all = z.inner[R::map::state(c)];
       z.sum[0][c][i] += r.att[c][i] * (raised + r.slope * (all - raised));

@@ -10,9 +10,7 @@
 
 namespace dfgnn {
 
-__device__ __forceinline__ bool is_finite(float x) {
-  return fabsf(x) < INFINITY;
-}
+DEVICE bool is_finite(float x) { return fabsf(x) < INFINITY; }
 
 /* Bits of a mask of results, beside bit t for sum t.  GRAD_TILE_INNER: the sum
  * of dS times the score's inner derivative, which gives GAT's grad_score.

@@ -16,8 +16,8 @@ namespace dfgnn {
 
 /* The lane's column of chunk i of an item. */
 template <class Params>
-__device__ __forceinline__ int
-tile_column(const Params &p, const dfgnn_tile &item, int i, int lane) {
+DEVICE int tile_column(const Params &p, const dfgnn_tile &item, int i,
+                       int lane) {
   const int at = i * DFGNN_TILE_COLUMNS + lane;
   return p.dense
              ? item.column + min(at, item.columns - 1)
@@ -26,23 +26,21 @@ tile_column(const Params &p, const dfgnn_tile &item, int i, int lane) {
 
 /* The mask of a row of the item's window, which has `rows`, in chunk i. */
 template <class Params>
-__device__ __forceinline__ unsigned
-tile_mask(const Params &p, int rows, const dfgnn_tile &item, int i, int row) {
+DEVICE unsigned tile_mask(const Params &p, int rows, const dfgnn_tile &item,
+                          int i, int row) {
   return __ldg(p.masks + int64_t(item.chunk + i) * rows + row);
 }
 
 /* The bias of an edge and head in log2 units; 0 without. */
 template <int EDGES, class Params>
-__device__ __forceinline__ float bias_of(const Params &p, int64_t edge,
-                                         int head) {
+DEVICE float bias_of(const Params &p, int64_t edge, int head) {
   if constexpr (EDGES & EDGE_BIAS)
     return __ldg(static_cast<const float *>(p.bias) + edge * p.heads + head) *
            float(kLog2e);
   return 0.0f;
 }
 
-template <int EDGES, class Params>
-__device__ __forceinline__ uint64_t edge_key(const Params &p) {
+template <int EDGES, class Params> DEVICE uint64_t edge_key(const Params &p) {
   if constexpr (EDGES & EDGE_DROPOUT)
     return dropout_key(p.dropout);
   return 0;
@@ -50,8 +48,7 @@ __device__ __forceinline__ uint64_t edge_key(const Params &p) {
 
 /* The factor of a weight by dropout; 1 without. */
 template <int EDGES, class Params>
-__device__ __forceinline__ float edge_kept(const Params &p, uint64_t key,
-                                           int64_t edge, int head) {
+DEVICE float edge_kept(const Params &p, uint64_t key, int64_t edge, int head) {
   if constexpr (EDGES & EDGE_DROPOUT)
     return kept_of(p.dropout, float(p.dropout.keep), key, edge, p.heads, head);
   return 1.0f;
@@ -60,7 +57,7 @@ __device__ __forceinline__ float edge_kept(const Params &p, uint64_t key,
 /* The number in the CSR matrix of the edge that is at place `at` of the matrix
  * that a pass of backward walks over. */
 template <bool COLUMNS, int EDGES, class Params>
-__device__ __forceinline__ int64_t edge_number(const Params &p, int64_t at) {
+DEVICE int64_t edge_number(const Params &p, int64_t at) {
   if constexpr (COLUMNS && EDGES)
     return offsets_t{p.edge_of, p.schedule.offsets64}[at];
   return at;
@@ -70,8 +67,8 @@ __device__ __forceinline__ int64_t edge_number(const Params &p, int64_t at) {
  * count?  The row's four adjacent lanes share the edges out; all lanes of the
  * warp call it. */
 template <bool COLUMNS, int EDGES, class Params>
-__device__ __forceinline__ unsigned
-kept_edges(const Params &p, uint64_t key, int64_t first, int count, int head) {
+DEVICE unsigned kept_edges(const Params &p, uint64_t key, int64_t first,
+                           int count, int head) {
   unsigned bits = 0;
   if constexpr (EDGES & EDGE_DROPOUT) {
 #pragma unroll 1
@@ -88,8 +85,7 @@ kept_edges(const Params &p, uint64_t key, int64_t first, int count, int head) {
 
 /* Writes the gradient of an edge's bias, which is dS. */
 template <bool COLUMNS, int EDGES, class Params>
-__device__ __forceinline__ void emit_edge(const Params &p, int64_t edge,
-                                          int head, float score) {
+DEVICE void emit_edge(const Params &p, int64_t edge, int head, float score) {
   if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
     if (p.grad_bias)
       static_cast<float *>(p.grad_bias)[edge * p.heads + head] = score;

@@ -45,17 +45,17 @@ struct tile_forward {
   char *shared;
   int head, warp, lane, warps;
 
-  __device__ __forceinline__ T *value_at(int stage) const {
+  DEVICE T *value_at(int stage) const {
     return reinterpret_cast<T *>(shared + stage * kStageBytes);
   }
-  __device__ __forceinline__ T *key_at(int stage) const {
+  DEVICE T *key_at(int stage) const {
     return reinterpret_cast<T *>(shared + stage * kStageBytes +
                                  (kKey ? kTableBytes : 0));
   }
-  __device__ __forceinline__ float *scalars() const {
+  DEVICE float *scalars() const {
     return reinterpret_cast<float *>(shared + p.stages * kStageBytes);
   }
-  __device__ __forceinline__ T *own() const { /* the warp's rows */
+  DEVICE T *own() const { /* the warp's rows */
     return reinterpret_cast<T *>(scalars() + kScalarBytes / sizeof(float)) +
            warp * 16 * kStride;
   }
@@ -64,8 +64,8 @@ struct tile_forward {
 
   /* Copies rows first, first + step, ... below `last`; lane r has the node of
    * row r.  WIDE: `first` and `step` count groups of 32 / kLanes rows. */
-  __device__ __forceinline__ void copy(T *to, const tensor_view &t, int node,
-                                       int first, int last, int step) const {
+  DEVICE void copy(T *to, const tensor_view &t, int node, int first, int last,
+                   int step) const {
     const char *base =
         static_cast<const char *>(t.data) + int64_t(head) * t.head_bytes;
     if constexpr (WIDE) {
@@ -100,11 +100,11 @@ struct tile_forward {
       }
     }
   }
-  __device__ __forceinline__ void copy_key(int stage, int node) const {
+  DEVICE void copy_key(int stage, int node) const {
     if constexpr (kKey)
       copy(key_at(stage), p.key, node, warp, DFGNN_TILE_COLUMNS, warps);
   }
-  __device__ __forceinline__ void copy_value(int stage, int node) const {
+  DEVICE void copy_value(int stage, int node) const {
     copy(value_at(stage), p.value, node, warp, DFGNN_TILE_COLUMNS, warps);
   }
 
@@ -118,7 +118,7 @@ struct tile_forward {
   };
 
   /* Computes the numbers of columns (kReduced) from the chunk's staged rows. */
-  __device__ __forceinline__ void reduce_columns(int stage) const {
+  DEVICE void reduce_columns(int stage) const {
     constexpr int side = 32 / kLanes;
     const int column = lane % kLanes * kVector;
     const bool has = kLanes == kVectors || column < W;
@@ -131,13 +131,13 @@ struct tile_forward {
     }
   }
   /* The part of kVector features from `first` on. */
-  __device__ __forceinline__ float reduced(const T *row, int first) const {
+  DEVICE float reduced(const T *row, int first) const {
     float x[kVector], sum = 0.0f;
     load_staged(x, row + first);
     unroll<kVector>([&](int i) { sum += x[i] * x[i]; });
     return sum;
   }
-  __device__ __forceinline__ void reduce_rows(state &z) const {
+  DEVICE void reduce_rows(state &z) const {
     const int t = lane % 4;
     unroll<2>([&](int r) {
       float x = 0.0f;
@@ -153,8 +153,7 @@ struct tile_forward {
     });
   }
 
-  __device__ __forceinline__ void scores(tile_scores &s, const state &z,
-                                         int stage) const {
+  DEVICE void scores(tile_scores &s, const state &z, int stage) const {
     if constexpr (kDot)
       Math::template scores<W>(s, z.query, own(),
                                kKey ? key_at(stage) : value_at(stage), lane);
@@ -162,8 +161,8 @@ struct tile_forward {
 
   /* Completes the scores with the numbers of rows and columns; they end in log2
    * units. */
-  __device__ __forceinline__ void finish_scores(tile_scores &s, const state &z,
-                                                float column_scalar) const {
+  DEVICE void finish_scores(tile_scores &s, const state &z,
+                            float column_scalar) const {
     const int t = lane % 4;
     unroll<4, 4>([&](int j, int e) {
       const int at = 8 * j + t + e % 2 * 4;
@@ -178,21 +177,20 @@ struct tile_forward {
 
   /* ---- rows -------------------------------------------------------------- */
 
-  __device__ __forceinline__ int row_of(int r) const {
+  DEVICE int row_of(int r) const {
     return 16 * warp + tile_order(lane / 4) + 8 * r;
   }
 
   /* The edges of a row are in the order of their columns, as bits are:
    * dfgnn__tile_prepare() checks it. */
-  __device__ __forceinline__ void number_rows(state &z,
-                                              const dfgnn_tile &item) const {
+  DEVICE void number_rows(state &z, const dfgnn_tile &item) const {
     unroll<2>([&](int r) {
       const int row = item.row + min(row_of(r), item.rows - 1);
       z.softmax.number[r] = offsets_t{p.offsets, p.offsets64}[row];
     });
   }
 
-  __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
+  DEVICE void begin(state &z, const dfgnn_tile &item) {
     z.softmax.begin(p);
     if constexpr (EDGES)
       number_rows(z, item);
@@ -210,9 +208,8 @@ struct tile_forward {
       load_query(z.query, item);
   }
 
-  __device__ __forceinline__ void
-  load_query(typename Math::template query<W> &q,
-             const dfgnn_tile &item) const {
+  DEVICE void load_query(typename Math::template query<W> &q,
+                         const dfgnn_tile &item) const {
     const char *base = static_cast<const char *>(p.query.data) +
                        int64_t(head) * p.query.head_bytes;
     unroll<2>([&](int r) {
@@ -237,8 +234,8 @@ struct tile_forward {
     });
   }
 
-  __device__ __forceinline__ void store(const state &z, const dfgnn_tile &item,
-                                        unsigned (&bad)[2]) {
+  DEVICE void store(const state &z, const dfgnn_tile &item,
+                    unsigned (&bad)[2]) {
     const char *base = static_cast<const char *>(p.out.data) +
                        int64_t(head) * p.out.head_bytes;
     const int t = lane % 4;
@@ -274,8 +271,7 @@ struct tile_forward {
     }
   }
 
-  __device__ __forceinline__ void finish(const state &z,
-                                         const dfgnn_tile &item) {
+  DEVICE void finish(const state &z, const dfgnn_tile &item) {
     unsigned bad[2];
     store(z, item, bad);
 #pragma unroll 1
@@ -288,23 +284,22 @@ struct tile_forward {
 
   /* ---- items ------------------------------------------------------------- */
 
-  __device__ __forceinline__ int column_at(const dfgnn_tile &item,
-                                           int i) const {
+  DEVICE int column_at(const dfgnn_tile &item, int i) const {
     return i < item.chunks ? tile_column(p, item, i, lane) : 0;
   }
-  __device__ __forceinline__ float scalar_at(int column) const {
+  DEVICE float scalar_at(int column) const {
     return Score::SUM
                ? 0.0f
                : __ldg(p.column_scalar + int64_t(column) * p.heads + head);
   }
-  __device__ __forceinline__ void
-  masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
+  DEVICE void masks_at(unsigned (&mask)[2], const dfgnn_tile &item,
+                       int i) const {
     unroll<2>([&](int r) {
       mask[r] = i < item.chunks ? tile_mask(p, p.rows, item, i, row_of(r)) : 0;
     });
   }
 
-  __device__ __forceinline__ void run(const dfgnn_tile &item) {
+  DEVICE void run(const dfgnn_tile &item) {
     state z;
     const bool whole = p.stages == 2; /* chunks are copied whole */
     int column = column_at(item, 0), next = column_at(item, 1);

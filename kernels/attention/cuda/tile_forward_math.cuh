@@ -25,21 +25,19 @@ template <typename T, int W>
 constexpr int kTileStride = W + TILE_PAD_BYTES / int(sizeof(T));
 
 /* An order of 0 .. 7 whose neighbours are 4 apart. */
-__device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
+DEVICE int tile_order(int g) { return g / 2 + g % 2 * 4; }
 
-__device__ __forceinline__ void clear(tile_scores &s) {
+DEVICE void clear(tile_scores &s) {
   unroll<4, 4>([&](int j, int e) { s[j][e] = 0.0f; });
 }
 
-__device__ __forceinline__ void accumulate(tile_scores &s,
-                                           const tile_scores &more) {
+DEVICE void accumulate(tile_scores &s, const tile_scores &more) {
   unroll<4, 4>([&](int j, int e) { s[j][e] += more[j][e]; });
 }
 
 template <int W, int N>
-__device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
-                                           const float (&chunk)[N][4],
-                                           const float (&scale)[2]) {
+DEVICE void add_scaled(float (&sums)[W / 8][4], int first,
+                       const float (&chunk)[N][4], const float (&scale)[2]) {
   unroll<N, 4>([&](int n, int e) {
     sums[first + n][e] = fmaf(sums[first + n][e], scale[e / 2], chunk[n][e]);
   });
@@ -47,7 +45,7 @@ __device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
 
 /* Loads N numbers of shared memory, 16 bytes at a time. */
 template <typename T, int N>
-__device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
+DEVICE void load_staged(float (&x)[N], const T *from) {
   constexpr int VEC = 16 / sizeof(T);
 #pragma unroll
   for (int k = 0; k < N; k += VEC) {
@@ -68,7 +66,7 @@ template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
 
   struct part {
     unsigned high, low;
-    __device__ __forceinline__ void set(float x) {
+    DEVICE void set(float x) {
       if constexpr (SPLIT) {
         const tf32_parts p = tf32_split(x);
         high = p.high;
@@ -81,7 +79,7 @@ template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
 
   struct fragment { /* 16 x 8 */
     part x[4];
-    __device__ __forceinline__ void set(float a, float b, float c, float d) {
+    DEVICE void set(float a, float b, float c, float d) {
       x[0].set(a);
       x[1].set(b);
       x[2].set(c);
@@ -89,9 +87,9 @@ template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
     }
   };
 
-  static __device__ __forceinline__ void
-  multiply(float (&sum)[4], float (&rest)[4], const fragment &a, const part &b0,
-           const part &b1) {
+  static DEVICE void multiply(float (&sum)[4], float (&rest)[4],
+                              const fragment &a, const part &b0,
+                              const part &b1) {
     const unsigned high[4] = {a.x[0].high, a.x[1].high, a.x[2].high,
                               a.x[3].high};
     if constexpr (SPLIT) {
@@ -106,9 +104,8 @@ template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
 
   /* own: the warp's 16 staged rows; far: the chunk's 32. */
   template <int W>
-  static __device__ __forceinline__ void scores(tile_scores &s,
-                                                const query<W> &, const T *own,
-                                                const T *far, int lane) {
+  static DEVICE void scores(tile_scores &s, const query<W> &, const T *own,
+                            const T *far, int lane) {
     constexpr int STEP = kTileStride<T, W>;
     const int at = tile_order(lane / 4) * STEP + lane % 4 * 4;
     const float *own_lane = own + at, *far_lane = far + at;
@@ -147,9 +144,8 @@ template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
   }
 
   template <int W>
-  static __device__ __forceinline__ void
-  add(float (&sums)[W / 8][4], const tile_scores &weight,
-      const float (&scale)[2], const T *far, int lane) {
+  static DEVICE void add(float (&sums)[W / 8][4], const tile_scores &weight,
+                         const float (&scale)[2], const T *far, int lane) {
     constexpr int STEP = kTileStride<T, W>;
     const int g = lane / 4, t = lane % 4;
     const float *far_lane =
@@ -179,18 +175,15 @@ template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
     }
   }
 
-  static __device__ __forceinline__ int group(int n) {
-    return n / 4 * 32 + n / 2 % 2 * 8;
-  }
+  static DEVICE int group(int n) { return n / 4 * 32 + n / 2 % 2 * 8; }
   /* The feature of sums[n][e]; n, n + 1 (n even) and e = 0, 1 are adjacent. */
-  static __device__ __forceinline__ int feature(int n, int e, int t) {
+  static DEVICE int feature(int n, int e, int t) {
     return group(n) + t % 2 * 16 + t / 2 * 4 + (e & 1) * 2 + n % 2;
   }
   /* FIRST: 0, or 2 for row g + 8. */
   template <int W, int FIRST>
-  static __device__ __forceinline__ void
-  store_wide(T *row, const float (&sums)[W / 8][4], float factor, int dim,
-             int t) {
+  static DEVICE void store_wide(T *row, const float (&sums)[W / 8][4],
+                                float factor, int dim, int t) {
 #pragma unroll
     for (int n = 0; n < W / 8; n += 2) {
       float x[4];
@@ -212,9 +205,7 @@ template <typename S> struct tile_math_16 : mma_operand<S, 0> {
   template <int W> struct query { uint4 x[W / 32][2]; };
 
   /* The squared norm of the lane's features in vector c of row g + 8 r. */
-  template <int W>
-  static __device__ __forceinline__ float square(const query<W> &q, int c,
-                                                 int r) {
+  template <int W> static DEVICE float square(const query<W> &q, int c, int r) {
     packed<T, 8> x;
     float sum = 0.0f;
     x.bits = q.x[c][r];
@@ -223,8 +214,8 @@ template <typename S> struct tile_math_16 : mma_operand<S, 0> {
   }
 
   template <int W>
-  static __device__ __forceinline__ void
-  scores(tile_scores &s, const query<W> &q, const T *, const T *far, int lane) {
+  static DEVICE void scores(tile_scores &s, const query<W> &q, const T *,
+                            const T *far, int lane) {
     constexpr int STEP = kTileStride<T, W>;
     const T *far_lane = far + tile_order(lane / 4) * STEP + lane % 4 * 8;
     clear(s);
@@ -242,9 +233,8 @@ template <typename S> struct tile_math_16 : mma_operand<S, 0> {
   }
 
   template <int W>
-  static __device__ __forceinline__ void
-  add(float (&sums)[W / 8][4], const tile_scores &weight,
-      const float (&scale)[2], const T *far, int lane) {
+  static DEVICE void add(float (&sums)[W / 8][4], const tile_scores &weight,
+                         const float (&scale)[2], const T *far, int lane) {
     constexpr int STEP = kTileStride<T, W>;
     const T *far_lane =
         far + (lane / 8 % 2 * 8 + tile_order(lane % 8)) * STEP + lane / 16 * 8;
@@ -266,14 +256,13 @@ template <typename S> struct tile_math_16 : mma_operand<S, 0> {
     }
   }
 
-  static __device__ __forceinline__ int feature(int n, int e, int t) {
+  static DEVICE int feature(int n, int e, int t) {
     return 8 * n + 2 * t + (e & 1);
   }
   /* FIRST: 0, or 2 for row g + 8. */
   template <int W, int FIRST>
-  static __device__ __forceinline__ void
-  store_wide(T *row, const float (&sums)[W / 8][4], float factor, int dim,
-             int t) {
+  static DEVICE void store_wide(T *row, const float (&sums)[W / 8][4],
+                                float factor, int dim, int t) {
     unroll<W / 8>([&](int n) {
       const int f = feature(n, 0, t);
       if (f < dim)

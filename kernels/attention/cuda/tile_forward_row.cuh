@@ -11,8 +11,7 @@
 namespace dfgnn {
 
 /* Where a head of a node begins in a tensor. */
-__device__ __forceinline__ const char *head_row(const tensor_view &t, int node,
-                                                int head) {
+DEVICE const char *head_row(const tensor_view &t, int node, int head) {
   return node_row(static_cast<const char *>(t.data) +
                       int64_t(head) * t.head_bytes,
                   node, t.node_bytes);
@@ -21,9 +20,9 @@ __device__ __forceinline__ const char *head_row(const tensor_view &t, int node,
 /* Writes the row of a warp, whose lanes have every 32nd feature: sums times
  * factor, and the log-sum-exp of scores that sum up to l relative to m. */
 template <typename T, int DIM, int N>
-__device__ __forceinline__ void
-tile_store_row(const tile_params &p, int row, int head, int lane,
-               const float (&sum)[N], float factor, float m, float l) {
+DEVICE void tile_store_row(const tile_params &p, int row, int head, int lane,
+                           const float (&sum)[N], float factor, float m,
+                           float l) {
   char *to = const_cast<char *>(head_row(p.out, row, head));
   unroll<N>([&](int i) {
     const int f = lane + 32 * i;
@@ -44,8 +43,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   int row, head, lane;
   float own[N], own_scalar;
 
-  __device__ __forceinline__ void load(float (&x)[N], const tensor_view &t,
-                                       int node) const {
+  DEVICE void load(float (&x)[N], const tensor_view &t, int node) const {
     const char *from = head_row(t, node, head);
     unroll<N>([&](int i) {
       const int f = lane + 32 * i;
@@ -55,7 +53,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
     });
   }
 
-  __device__ __forceinline__ void begin() {
+  DEVICE void begin() {
     unroll<N>([&](int i) { own[i] = 0.0f; });
     if constexpr (Score::QUERY)
       load(own, p.query, row);
@@ -63,22 +61,21 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   }
 
   /* The scalar of a node that its score reads, beside row x. */
-  __device__ __forceinline__ float
-  scalar_of(const float (&x)[N], const float *scalar, int node) const {
+  DEVICE float scalar_of(const float (&x)[N], const float *scalar,
+                         int node) const {
     if constexpr (Score::NORM)
       return inverse_norm(dot(x, x));
     return Score::SUM ? 0.0f : __ldg(scalar + int64_t(node) * p.heads + head);
   }
 
-  __device__ __forceinline__ float dot(const float (&x)[N],
-                                       const float (&y)[N]) const {
+  DEVICE float dot(const float (&x)[N], const float (&y)[N]) const {
     float sum = 0.0f;
     unroll<N>([&](int i) { sum += x[i] * y[i]; });
     return lanes_sum<32>(sum);
   }
 
   /* The score of an edge in log2 units. */
-  __device__ __forceinline__ float score(int column, int64_t edge) const {
+  DEVICE float score(int column, int64_t edge) const {
     const float beta = Score::NORM && p.beta ? __ldg(p.beta) : 1.0f;
     float x[N], sum = 0.0f;
     if constexpr (Score::SUM) {
@@ -93,7 +90,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
            bias_of<EDGES>(p, edge, head);
   }
 
-  __device__ __forceinline__ void run() {
+  DEVICE void run() {
     const offsets_t offsets = {p.offsets, p.offsets64};
     const int64_t first = offsets[row], last = offsets[row + 1];
     const uint64_t key = edge_key<EDGES>(p);
@@ -123,8 +120,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
 };
 
 template <int OP, typename T, int DIM, int EDGES>
-__device__ __forceinline__ void tile_slow_row(const tile_params &p, int row,
-                                              int head, int lane) {
+DEVICE void tile_slow_row(const tile_params &p, int row, int head, int lane) {
   tile_row<OP, T, DIM, EDGES> work{p, row, head, lane, {}, 0.0f};
   work.run();
 }

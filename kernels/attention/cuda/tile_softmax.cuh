@@ -32,8 +32,7 @@ struct tile_softmax {
   int64_t number[EDGES ? 2 : 1]; /* of the rows' first edges in the chunk */
   uint64_t key;
 
-  template <class Params>
-  __device__ __forceinline__ void begin(const Params &p) {
+  template <class Params> DEVICE void begin(const Params &p) {
     key = edge_key<EDGES>(p);
     unroll<2>([&](int r) {
       m[r] = lowest<float>();
@@ -44,8 +43,8 @@ struct tile_softmax {
   /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
    * weight of edge k of row r in the chunk. */
   template <class F>
-  static __device__ __forceinline__ void
-  numbered(tile_scores &s, const tile_mask_pair &mask, int lane, const F &f) {
+  static DEVICE void numbered(tile_scores &s, const tile_mask_pair &mask,
+                              int lane, const F &f) {
     unroll<2, 4, 2>([&](int r, int j, int e) {
       const unsigned bit = 1u << (8 * j + ELEMENT * e + LANE * (lane % 4));
       if (mask[r] & bit)
@@ -56,9 +55,8 @@ struct tile_softmax {
   /* Scores become weights, rounded.  scale(r, factor) scales the sums of row
    * r. */
   template <class Scale>
-  __device__ __forceinline__ void soften(tile_scores &s,
-                                         const tile_mask_pair &mask, int lane,
-                                         const Scale &scale) {
+  DEVICE void soften(tile_scores &s, const tile_mask_pair &mask, int lane,
+                     const Scale &scale) {
     constexpr float kSlack = 8;
     float top[2] = {-INFINITY, -INFINITY};
     unroll<2>([&](int r) {
@@ -95,19 +93,17 @@ struct tile_softmax {
 
   /* The factor that makes averages of the sums of row r, with that of dropout;
    * 0 if no edge has a weight. */
-  template <class Params>
-  __device__ __forceinline__ float factor(const Params &p, int r) const {
+  template <class Params> DEVICE float factor(const Params &p, int r) const {
     const float keep = EDGES & EDGE_DROPOUT ? float(p.dropout.keep) : 1.0f;
     return inverse_sum(lanes_sum<4>(l[0][r])) * keep;
   }
-  __device__ __forceinline__ float lse(int r) const {
+  DEVICE float lse(int r) const {
     return log_sum_exp(m[r], lanes_sum<4>(l[EXACT][r]));
   }
 
   template <class Params>
-  __device__ __forceinline__ void
-  add_bias(tile_scores &s, const tile_mask_pair &mask, const Params &p,
-           int head, int lane) const {
+  DEVICE void add_bias(tile_scores &s, const tile_mask_pair &mask,
+                       const Params &p, int head, int lane) const {
     if constexpr (EDGES & EDGE_BIAS)
       numbered(s, mask, lane, [&](float &x, int r, int k) {
         x += bias_of<EDGES>(p, number[r] + k, head);
@@ -115,8 +111,8 @@ struct tile_softmax {
   }
 
   /* Drops the weights whose bit is not in `kept`, a mask of columns. */
-  static __device__ __forceinline__ void
-  drop(tile_scores &s, const tile_mask_pair &kept, int lane) {
+  static DEVICE void drop(tile_scores &s, const tile_mask_pair &kept,
+                          int lane) {
     unroll<2>([&](int r) {
       const unsigned bits = kept[r] >> lane % 4 * LANE;
       unroll<4, 2>([&](int j, int e) {
@@ -128,9 +124,8 @@ struct tile_softmax {
 
   /* Scores become weights, with the edges' bias before, and dropout after. */
   template <class Params, class Scale>
-  __device__ __forceinline__ void
-  weigh(tile_scores &s, const tile_mask_pair &mask, const Params &p, int head,
-        int lane, const Scale &scale) {
+  DEVICE void weigh(tile_scores &s, const tile_mask_pair &mask, const Params &p,
+                    int head, int lane, const Scale &scale) {
     add_bias(s, mask, p, head, lane);
     soften(s, mask, lane, scale);
     if constexpr (EDGES & EDGE_DROPOUT) {
@@ -145,7 +140,7 @@ struct tile_softmax {
     }
   }
 
-  __device__ __forceinline__ void next_chunk(const tile_mask_pair &mask) {
+  DEVICE void next_chunk(const tile_mask_pair &mask) {
     if constexpr (EDGES) {
       number[0] += __popc(mask[0]);
       number[1] += __popc(mask[1]);

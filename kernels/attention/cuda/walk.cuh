@@ -11,9 +11,8 @@ namespace dfgnn {
 
 /* Finds the row of a warp's lane, unit plus the lane's place among the rows of
  * the warp, if it is below `last`; else a row without edges. */
-__device__ __forceinline__ bool find_row(row_edges &w,
-                                         const row_schedule &schedule,
-                                         int group, int unit, int last) {
+DEVICE bool find_row(row_edges &w, const row_schedule &schedule, int group,
+                     int unit, int last) {
   w = row_edges{0, -1, 0, schedule.indices};
   unit += lane_id() / group;
   const bool active = unit < last && has_unit(schedule, unit);
@@ -29,15 +28,15 @@ struct block_units {
   int rows, at_once, first, last;
   bool several; /* does the block have more than one round? */
 
-  __device__ __forceinline__ block_units(const block_share &share, int units)
+  DEVICE block_units(const block_share &share, int units)
       : p(share), rows(32 / p.group), at_once(blockDim.x / 32 * rows),
         first(blockIdx.x * p.first_step), last(min(first + p.span, units)),
         several(p.span > at_once) {}
   /* The ticket that a warp begins with. */
-  __device__ __forceinline__ int own_ticket() const {
+  DEVICE int own_ticket() const {
     return static_cast<int>(threadIdx.x / 32) * rows;
   }
-  __device__ __forceinline__ int unit_of(int ticket) const {
+  DEVICE int unit_of(int ticket) const {
     return first + ticket / at_once * p.round_step + ticket % at_once;
   }
 };

@@ -8,9 +8,8 @@
 namespace dfgnn {
 
 /* The row of an edge, which lies in first .. last. */
-__device__ __forceinline__ int64_t row_of_edge(const offsets_t &offsets,
-                                               int64_t edge, int64_t first,
-                                               int64_t last) {
+DEVICE int64_t row_of_edge(const offsets_t &offsets, int64_t edge,
+                           int64_t first, int64_t last) {
   while (first < last) {
     const int64_t middle = first + (last - first + 1) / 2;
     if (offsets[middle] <= edge)

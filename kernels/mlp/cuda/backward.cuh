@@ -14,8 +14,7 @@ namespace dfgnn {
 namespace mlp {
 
 template <class S>
-__device__ __forceinline__ void add_scaled(float (&to)[S::L::V], const chunk &x,
-                                           float factor) {
+DEVICE void add_scaled(float (&to)[S::L::V], const chunk &x, float factor) {
   float y[S::L::V];
   unpack<typename S::T>(y, x);
 #pragma unroll
@@ -25,9 +24,8 @@ __device__ __forceinline__ void add_scaled(float (&to)[S::L::V], const chunk &x,
 
 /* z is the gradient with respect to e without that of the residual. */
 template <class S>
-__device__ __forceinline__ void
-write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
-                    const tile_edges &e) {
+DEVICE void write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
+                                const tile_edges &e) {
   using T = typename S::T;
   constexpr int V = S::L::V;
   const bool adds = S::RESIDUAL && S::GRAD_DST;
@@ -60,7 +58,7 @@ write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
 
 /* z *= a'(x) of the rows of a layer's z; x becomes a(x) if that is needed. */
 template <class S, int LAYER>
-__device__ __forceinline__ void multiply_slopes(sums<S> &z, rows<S> &x) {
+DEVICE void multiply_slopes(sums<S> &z, rows<S> &x) {
   using T = typename S::T;
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q)
@@ -82,9 +80,8 @@ __device__ __forceinline__ void multiply_slopes(sums<S> &z, rows<S> &x) {
 /* x: the gradient with respect to z of a layer; z has it before rounding when
  * this ends. */
 template <class S, int LAYER>
-__device__ __forceinline__ void
-go_back(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
-        const tile_edges &e, int64_t local, const char *packed) {
+DEVICE void go_back(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
+                    const tile_edges &e, int64_t local, const char *packed) {
   if constexpr (LAYER > 0) {
     if constexpr (S::WEIGHTS && LAYER + 1 < S::LAYERS)
       write_rows<S, LAYER>(p.grad_z[LAYER], local, x, e);
@@ -104,9 +101,9 @@ go_back(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
 
 /* Adds the gradient with respect to z of the first layer at destinations. */
 template <class S>
-__device__ __forceinline__ void
-sum_rows(sums<S> &z, const mlp_backward_params &p, const tile_edges &e,
-         char *staged, span_sums<S, 0> &sums_at, int64_t span) {
+DEVICE void sum_rows(sums<S> &z, const mlp_backward_params &p,
+                     const tile_edges &e, char *staged,
+                     span_sums<S, 0> &sums_at, int64_t span) {
 #pragma unroll
   for (int q = 0; q < S::groups(0); ++q) {
 #pragma unroll
@@ -123,8 +120,8 @@ sum_rows(sums<S> &z, const mlp_backward_params &p, const tile_edges &e,
 
 /* Brings near what the warp's next tile reads. */
 template <class S>
-__device__ __forceinline__ void fetch_tile(const mlp_backward_params &p,
-                                           int64_t edge, int64_t local) {
+DEVICE void fetch_tile(const mlp_backward_params &p, int64_t edge,
+                       int64_t local) {
   fetch_layer<S, S::LAYERS - 1>(p.grad_z[S::LAYERS - 1], local);
   fetch_layer<S, 0>(p.z[0], local);
   if constexpr (S::LAYERS > 2)
@@ -138,10 +135,9 @@ __device__ __forceinline__ void fetch_tile(const mlp_backward_params &p,
 
 /* local: the tile's first edge in the launch. */
 template <class S>
-__device__ __forceinline__ void
-go_back_tile(const mlp_backward_params &p, const tile_edges &e, int64_t edge,
-             int64_t local, const char *packed, char *staged,
-             span_sums<S, 0> &sums_at, int64_t span) {
+DEVICE void go_back_tile(const mlp_backward_params &p, const tile_edges &e,
+                         int64_t edge, int64_t local, const char *packed,
+                         char *staged, span_sums<S, 0> &sums_at, int64_t span) {
   constexpr int LAST = S::LAYERS - 1;
   sums<S> z;
   rows<S> x;

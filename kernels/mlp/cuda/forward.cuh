@@ -14,15 +14,14 @@ namespace mlp {
 /* ---- what LayerNorm and RMSNorm subtract from a row and scale it by ------ */
 
 /* A sum over the four lanes of a row. */
-__device__ __forceinline__ float row_sum(float x) { return lanes_sum<4>(x); }
+DEVICE float row_sum(float x) { return lanes_sum<4>(x); }
 
 /* (x - mean) scale, for the two rows of a lane. */
 struct norm_of_rows {
   float mean[2], scale[2];
 };
 
-template <class S>
-__device__ __forceinline__ norm_of_rows measure(sums<S> &u, float epsilon) {
+template <class S> DEVICE norm_of_rows measure(sums<S> &u, float epsilon) {
   constexpr int LAST = S::LAYERS - 1;
   norm_of_rows norm = {{0.0f, 0.0f}, {1.0f, 1.0f}};
   if constexpr (S::NORM != MLP_NORM_NONE) {
@@ -57,9 +56,9 @@ __device__ __forceinline__ norm_of_rows measure(sums<S> &u, float epsilon) {
 /* z of layer LAYER - 1 becomes that of the last; each is kept on the way if the
  * way back reads it. */
 template <class S, int LAYER>
-__device__ __forceinline__ void
-further_layers(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
-               const tile_edges &e, int64_t edge, const char *packed) {
+DEVICE void further_layers(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
+                           const tile_edges &e, int64_t edge,
+                           const char *packed) {
   if constexpr (S::KEPT)
     if (p.kept[LAYER - 1])
       write_sums<S, LAYER - 1>(p.kept[LAYER - 1], edge, z, e);
@@ -73,10 +72,9 @@ further_layers(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
 
 /* e' of the last layer's z, one chunk after the other. */
 template <class S>
-__device__ __forceinline__ void
-finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
-            const char *packed, char *staged,
-            span_sums<S, S::LAYERS - 1> &sums_at, int64_t span) {
+DEVICE void finish_tile(sums<S> &z, const mlp_forward_params &p,
+                        const tile_edges &e, const char *packed, char *staged,
+                        span_sums<S, S::LAYERS - 1> &sums_at, int64_t span) {
   using T = typename S::T;
   constexpr int LAST = S::LAYERS - 1;
   constexpr int V = S::L::V;

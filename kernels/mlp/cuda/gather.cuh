@@ -14,9 +14,8 @@ constexpr int kGatherFlight = 4; /* edges in flight of a group of lanes */
 
 /* Adds edges begin, begin + step ... of a column: chunk c of each. */
 template <typename T>
-__device__ __forceinline__ void
-gather(float (&sum)[lanes::V], const mlp_gather_params &p, int c, int64_t begin,
-       int64_t end, int64_t step) {
+DEVICE void gather(float (&sum)[lanes::V], const mlp_gather_params &p, int c,
+                   int64_t begin, int64_t end, int64_t step) {
   constexpr int V = lanes::V;
   for (int64_t k = begin; k < end; k += kGatherFlight * step) {
     chunk x[kGatherFlight];
@@ -40,9 +39,8 @@ gather(float (&sum)[lanes::V], const mlp_gather_params &p, int c, int64_t begin,
 }
 
 template <typename T>
-__device__ __forceinline__ void write_sum(const mlp_gather_params &p,
-                                          int64_t column, int c,
-                                          const float (&sum)[lanes::V]) {
+DEVICE void write_sum(const mlp_gather_params &p, int64_t column, int c,
+                      const float (&sum)[lanes::V]) {
   store_chunk<T>(static_cast<T *>(p.to) + column * p.width, c * lanes::V,
                  pack<T>(sum));
 }

@@ -17,8 +17,7 @@ struct block_edges {
   int row[MLP_ROWS], source[MLP_ROWS];
 
   /* first: of the graph.  Threads from 0 to MLP_ROWS - 1 call it. */
-  __device__ __forceinline__ void read(const mlp_graph &graph, int64_t first,
-                                       int count) {
+  DEVICE void read(const mlp_graph &graph, int64_t first, int count) {
     const int i = int(threadIdx.x);
     if (i >= count)
       return;
@@ -49,15 +48,15 @@ template <typename T_, int FLAGS, int NORM_, int WIDTH_> struct last_shape {
 /* A lane's numbers of a row: chunk LANES k + lane of the row is number k. */
 template <class S> struct lane_row { float x[S::CHUNKS][S::VEC]; };
 /* A sum over the lanes of a row; which of them a lane is. */
-template <class S> __device__ __forceinline__ float sum_of_row(float x) {
+template <class S> DEVICE float sum_of_row(float x) {
   return lanes_sum<S::LANES>(x);
 }
-template <class S> __device__ __forceinline__ int lane_of_row() {
+template <class S> DEVICE int lane_of_row() {
   return ptx::lane_id() % S::LANES;
 }
 
 /* Calls f(k, the chunk's first column) for each chunk of the lane. */
-template <class S, typename F> __device__ __forceinline__ void each_chunk(F f) {
+template <class S, typename F> DEVICE void each_chunk(F f) {
   constexpr int STEP = S::LANES * S::VEC;
   const int column = lane_of_row<S>() * S::VEC;
 #pragma unroll
@@ -69,8 +68,7 @@ template <class S, typename F> __device__ __forceinline__ void each_chunk(F f) {
 /* Reads a row that was copied to shared memory.  Nothing waits for a number
  * before all of the row are on their way. */
 template <class S>
-__device__ __forceinline__ void read_row(lane_row<S> &x,
-                                         const typename S::T *row) {
+DEVICE void read_row(lane_row<S> &x, const typename S::T *row) {
   each_chunk<S>([&](int k, int column) {
     packed<typename S::T, S::VEC> y;
     y.bits = *reinterpret_cast<const decltype(y.bits) *>(row + column);
@@ -80,14 +78,12 @@ __device__ __forceinline__ void read_row(lane_row<S> &x,
 
 /* z of the last layer, of an edge of the launch. */
 template <class S>
-__device__ __forceinline__ const typename S::T *
-last_row(const mlp_rows_params &p, int64_t edge) {
+DEVICE const typename S::T *last_row(const mlp_rows_params &p, int64_t edge) {
   return static_cast<const typename S::T *>(p.last) + edge * S::WIDTH;
 }
 
 /* Norms the row without the norm's weight and bias; returns its scale. */
-template <class S>
-__device__ __forceinline__ float norm_row(lane_row<S> &u, float epsilon) {
+template <class S> DEVICE float norm_row(lane_row<S> &u, float epsilon) {
   if constexpr (S::NORM == MLP_NORM_NONE)
     return 1.0f;
   float mean = 0.0f, squares = 0.0f;
@@ -118,8 +114,7 @@ __device__ __forceinline__ float norm_row(lane_row<S> &u, float epsilon) {
 
 /* Numbers of the norm, `absent` if it has none. */
 template <class S>
-__device__ __forceinline__ void read_norm(lane_row<S> &x, const void *from,
-                                          float absent) {
+DEVICE void read_norm(lane_row<S> &x, const void *from, float absent) {
   using T = typename S::T;
   each_chunk<S>([&](int k, int column) {
 #pragma unroll
@@ -134,20 +129,19 @@ template <class S> struct edge_inputs {
   using T = typename S::T;
   const T *z, *own, *destination;
 
-  __device__ __forceinline__ static T *copy_of(char *copies, int n) {
+  DEVICE static T *copy_of(char *copies, int n) {
     const int row = ptx::lane_id() / S::LANES;
     return reinterpret_cast<T *>(copies) + (row * S::COPIES + n) * S::WIDTH;
   }
   /* A lane copies what it reads. */
-  __device__ __forceinline__ static void copy(char *copies, int n,
-                                              const T *row) {
+  DEVICE static void copy(char *copies, int n, const T *row) {
     each_chunk<S>([&](int, int column) {
       copy_async(copy_of(copies, n) + column, row + column, MLP_CHUNK);
     });
   }
 
-  __device__ __forceinline__ void
-  begin(const mlp_rows_params &p, const block_edges &e, int64_t from, int i) {
+  DEVICE void begin(const mlp_rows_params &p, const block_edges &e,
+                    int64_t from, int i) {
     const mlp_backward_params &b = p.pass;
     if constexpr (S::NORM != MLP_NORM_NONE)
       z = last_row<S>(p, from + i);
@@ -158,7 +152,7 @@ template <class S> struct edge_inputs {
           static_cast<const T *>(b.grad_out_dst) + int64_t(e.row[i]) * S::WIDTH;
   }
   /* Calls f(row, number of its copy) for each row that there is. */
-  template <typename F> __device__ __forceinline__ void each_row(F f) {
+  template <typename F> DEVICE void each_row(F f) {
     int n = 0;
     if constexpr (S::NORM != MLP_NORM_NONE)
       f(z, n++);
@@ -168,19 +162,19 @@ template <class S> struct edge_inputs {
       f(destination, n++);
   }
   /* Begins to copy the rows. */
-  __device__ __forceinline__ void send(char *copies) {
+  DEVICE void send(char *copies) {
     each_row([&](const T *&row, int n) { copy(copies, n, row); });
   }
   /* Reads the copies from now on. */
-  __device__ __forceinline__ void take(char *copies) {
+  DEVICE void take(char *copies) {
     each_row([&](const T *&row, int n) { row = copy_of(copies, n); });
   }
 };
 
 /* The gradient with respect to e'; factor: of that of the destination. */
 template <class S>
-__device__ __forceinline__ void
-read_gradient(lane_row<S> &y, const edge_inputs<S> &rows, float factor) {
+DEVICE void read_gradient(lane_row<S> &y, const edge_inputs<S> &rows,
+                          float factor) {
   lane_row<S> destination;
   y = {};
   if constexpr (S::GRAD_EDGES)
@@ -201,7 +195,7 @@ template <class S> struct rows_back {
   lane_row<S> norm_weight;
   lane_row<S> affine[2]; /* sums of the gradients of the norm's weight, bias */
 
-  __device__ __forceinline__ void begin(const mlp_rows_params &p) {
+  DEVICE void begin(const mlp_rows_params &p) {
     affine[0] = affine[1] = {};
     if constexpr (S::NORM != MLP_NORM_NONE)
       read_norm<S>(norm_weight, p.norm_weight, 1.0f);
@@ -209,8 +203,7 @@ template <class S> struct rows_back {
 
   /* y, the gradient with respect to e', becomes that with respect to the value
    * before the norm. */
-  __device__ __forceinline__ void norm(lane_row<S> &y,
-                                       const lane_row<S> &normed, float scale) {
+  DEVICE void norm(lane_row<S> &y, const lane_row<S> &normed, float scale) {
     float mean = 0.0f, along = 0.0f;
     each_chunk<S>([&](int k, int) {
 #pragma unroll
@@ -234,10 +227,9 @@ template <class S> struct rows_back {
 
   /* Edge i of the block, whose first is `from` of the launch; a lane whose edge
    * is not live works on another's row, and adds and writes nothing. */
-  __device__ __forceinline__ void row(const mlp_rows_params &p,
-                                      const block_edges &e,
-                                      const edge_inputs<S> &rows, void *grad_z,
-                                      int64_t from, int i, bool live) {
+  DEVICE void row(const mlp_rows_params &p, const block_edges &e,
+                  const edge_inputs<S> &rows, void *grad_z, int64_t from, int i,
+                  bool live) {
     T *to = static_cast<T *>(grad_z) + (from + i) * S::WIDTH;
     lane_row<S> normed, y;
     read_gradient<S>(
@@ -258,7 +250,7 @@ template <class S> struct rows_back {
 
   /* Adds the block's warps' sums of the norm's gradients in order, those of a
    * warp's rows first.  shared: [2, WIDTH]; to: the same of the block. */
-  __device__ __forceinline__ void end(float *shared, float *to, bool add) {
+  DEVICE void end(float *shared, float *to, bool add) {
     lane_row<S>(&x)[2] = affine;
 #pragma unroll
     for (int n = 0; n < 2; ++n)
@@ -291,10 +283,9 @@ template <class S> struct rows_back {
 /* A block's warps go back through its edges, each through ROWS at a time; the
  * rows of the next are copied to `memory` meanwhile. */
 template <class S>
-__device__ __forceinline__ void
-walk_back_rows(rows_back<S> &work, const mlp_rows_params &p,
-               const block_edges &e, char *memory, void *grad_z, int64_t from,
-               int count) {
+DEVICE void walk_back_rows(rows_back<S> &work, const mlp_rows_params &p,
+                           const block_edges &e, char *memory, void *grad_z,
+                           int64_t from, int count) {
   constexpr int ROWS = 32 / S::LANES, STEP = MLP_ROW_WARPS * ROWS;
   const int warp = int(threadIdx.x) / 32, lane = ptx::lane_id() / S::LANES;
   char *copies = memory + warp * 2 * S::COPY_BYTES;

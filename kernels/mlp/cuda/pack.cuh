@@ -9,21 +9,20 @@ namespace dfgnn {
 namespace mlp {
 
 /* The column that stands at a row of packed weights. */
-__device__ __forceinline__ int column_of_row(int row) {
+DEVICE int column_of_row(int row) {
   constexpr int V = lanes::V, GROUP = lanes::GROUP;
   const int tile = row % GROUP / 8, x = row % 8;
   return row / GROUP * GROUP + V * (x / 2) + 2 * tile + x % 2;
 }
 /* Number i of a packed row is this number of k. */
-__device__ __forceinline__ int number_at(int i) {
+DEVICE int number_at(int i) {
   constexpr int WORD = 2;
   const int word = i / WORD % 16;
   return (i / WORD / 16 * 16 + word % 4 * 4 + word / 4) * WORD + i % WORD;
 }
 
 template <class S>
-__device__ __forceinline__ void pack_layer(const mlp_pack &p, int l, int thread,
-                                           int threads) {
+DEVICE void pack_layer(const mlp_pack &p, int l, int thread, int threads) {
   using T = typename S::T;
   const int numbers = S::row_bytes(l) / int(sizeof(T));
   T *to =
@@ -37,9 +36,8 @@ __device__ __forceinline__ void pack_layer(const mlp_pack &p, int l, int thread,
 }
 
 template <typename T>
-__device__ __forceinline__ void
-pack_floats(void *packed, int at, const void *from, float absent, int width,
-            int thread, int threads) {
+DEVICE void pack_floats(void *packed, int at, const void *from, float absent,
+                        int width, int thread, int threads) {
   float *to = reinterpret_cast<float *>(static_cast<char *>(packed) + at);
   for (int i = thread; i < width; i += threads)
     to[i] = from ? widen(static_cast<const T *>(from)[i]) : absent;

@@ -23,7 +23,7 @@ template <class S, int LAYER> struct span_sums {
   bool cut; /* the row at hand began before the span */
 
   /* first: the span's first edge. */
-  __device__ __forceinline__ void begin(const mlp_graph &graph, int64_t first) {
+  DEVICE void begin(const mlp_graph &graph, int64_t first) {
 #pragma unroll
     for (int k = 0; k < PIECES; ++k)
       sum[k] = 0.0f;
@@ -35,13 +35,11 @@ template <class S, int LAYER> struct span_sums {
     return piece * 32 + ptx::lane_id();
   }
 
-  __device__ __forceinline__ void keep(const mlp_sums &to, int64_t span,
-                                       bool tail, int piece) {
+  DEVICE void keep(const mlp_sums &to, int64_t span, bool tail, int piece) {
     to.partial[(span * 2 + tail) * WIDTH + column(piece)] = sum[piece];
   }
 
-  __device__ __forceinline__ void write(const mlp_sums &to, int row,
-                                        float factor, int piece) {
+  DEVICE void write(const mlp_sums &to, int row, float factor, int piece) {
     static_cast<T *>(to.out)[int64_t(row) * WIDTH + column(piece)] =
         narrow<T>(sum[piece] * factor);
   }
@@ -59,9 +57,8 @@ template <class S, int LAYER> struct span_sums {
   }
 
   /* Sums the rows that are staged. */
-  __device__ __forceinline__ void add(const char *staged, const tile_edges &e,
-                                      const mlp_sums &to, int64_t span,
-                                      int piece) {
+  DEVICE void add(const char *staged, const tile_edges &e, const mlp_sums &to,
+                  int64_t span, int piece) {
     bool began_before = cut;
 #pragma unroll 4 /* more code would leave the cache of instructions */
     for (int r = 0; r < MLP_TILE; ++r) {
@@ -81,20 +78,17 @@ template <class S, int LAYER> struct span_sums {
 
   /* The tile's rows of group q, q rising from 0, are staged: all lanes of the
    * warp call it.  Rows that are not there are 0. */
-  __device__ __forceinline__ void take(const char *staged, int q,
-                                       const tile_edges &e, const mlp_sums &to,
-                                       int64_t span) {
+  DEVICE void take(const char *staged, int q, const tile_edges &e,
+                   const mlp_sums &to, int64_t span) {
     __syncwarp();
     add(staged, e, to, span, q);
     __syncwarp();
   }
-  __device__ __forceinline__ void end_tile(const tile_edges &e) {
-    cut = cut && !e.ends;
-  }
+  DEVICE void end_tile(const tile_edges &e) { cut = cut && !e.ends; }
 
   /* end: the edge behind the span's last. */
-  __device__ __forceinline__ void
-  end(const mlp_graph &graph, const mlp_sums &to, int64_t span, int64_t end) {
+  DEVICE void end(const mlp_graph &graph, const mlp_sums &to, int64_t span,
+                  int64_t end) {
     if (end < graph.edges &&
         __ldg(graph.row_of_edge + end - 1) == __ldg(graph.row_of_edge + end))
 #pragma unroll

@@ -10,9 +10,8 @@ namespace mlp {
 
 /* Writes rows from `edge` on; chunk_of(q, half): a lane's chunk. */
 template <class S, int LAYER, class Chunk>
-__device__ __forceinline__ void write_chunks(void *to, int64_t edge,
-                                             const tile_edges &e,
-                                             const Chunk &chunk_of) {
+DEVICE void write_chunks(void *to, int64_t edge, const tile_edges &e,
+                         const Chunk &chunk_of) {
   using T = typename S::T;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -26,23 +25,23 @@ __device__ __forceinline__ void write_chunks(void *to, int64_t edge,
     }
 }
 template <class S, int LAYER>
-__device__ __forceinline__ void
-write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
+DEVICE void write_rows(void *to, int64_t edge, const rows<S> &x,
+                       const tile_edges &e) {
   write_chunks<S, LAYER>(to, edge, e,
                          [&](int q, int half) { return x.x[q][half]; });
 }
 /* Rounds and writes the numbers of a tile. */
 template <class S, int LAYER>
-__device__ __forceinline__ void write_sums(void *to, int64_t edge, sums<S> &z,
-                                           const tile_edges &e) {
+DEVICE void write_sums(void *to, int64_t edge, sums<S> &z,
+                       const tile_edges &e) {
   write_chunks<S, LAYER>(to, edge, e,
                          [&](int q, int half) { return rounded(z, q, half); });
 }
 
 /* Rows that are not there are 0. */
 template <class S, int LAYER>
-__device__ __forceinline__ void read_rows(rows<S> &x, const void *from,
-                                          int64_t edge, const tile_edges &e) {
+DEVICE void read_rows(rows<S> &x, const void *from, int64_t edge,
+                      const tile_edges &e) {
   using T = typename S::T;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -58,8 +57,7 @@ __device__ __forceinline__ void read_rows(rows<S> &x, const void *from,
   }
 }
 
-template <class S, int LAYER>
-__device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
+template <class S, int LAYER> DEVICE void pack_rows(rows<S> &x, sums<S> &z) {
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q)
 #pragma unroll
@@ -69,8 +67,7 @@ __device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
 
 /* Brings rows of a tile to the cache before they are read: those of the warp's
  * next tile, which is whole, while it works on another. */
-__device__ __forceinline__ void fetch_rows(const void *table, int64_t first,
-                                           int row_bytes) {
+DEVICE void fetch_rows(const void *table, int64_t first, int row_bytes) {
   constexpr int LINE = 128;
   if (!table)
     return;
@@ -79,14 +76,13 @@ __device__ __forceinline__ void fetch_rows(const void *table, int64_t first,
     ptx::fetch_line(p + i);
 }
 template <class S, int LAYER>
-__device__ __forceinline__ void fetch_layer(const void *table, int64_t first) {
+DEVICE void fetch_layer(const void *table, int64_t first) {
   fetch_rows(table, first, S::width(LAYER) * int(sizeof(typename S::T)));
 }
 /* Which nodes the tile's edges join, and rows by edge where they are in the
  * order of the graph. */
-__device__ __forceinline__ void fetch_edges(const mlp_graph &graph,
-                                            int64_t first, const void *table,
-                                            int row_bytes) {
+DEVICE void fetch_edges(const mlp_graph &graph, int64_t first,
+                        const void *table, int row_bytes) {
   fetch_rows(graph.row_of_edge, first, int(sizeof(int32_t)));
   fetch_rows(graph.indices, first, int(sizeof(int32_t)));
   if (!graph.edge_order)

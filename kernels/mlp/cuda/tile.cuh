@@ -29,29 +29,24 @@ namespace mlp {
 
 /* ---- activations and their derivatives ---------------------------------- */
 
-__device__ __forceinline__ float exponential(float x) {
-  return exp2_fast(x * float(kLog2e));
-}
+DEVICE float exponential(float x) { return exp2_fast(x * float(kLog2e)); }
 /* The results are rounded to T, so that fast functions do. */
-template <typename T> __device__ __forceinline__ float sigmoid(float x) {
+template <typename T> DEVICE float sigmoid(float x) {
   return reciprocal(1.0f + exponential(-x));
 }
-template <> __device__ __forceinline__ float sigmoid<bfloat_t>(float x) {
+template <> DEVICE float sigmoid<bfloat_t>(float x) {
   return 0.5f + 0.5f * ptx::tanh_approximate(0.5f * x);
 }
 /* The distribution of a normal variable, and its density. */
-__device__ __forceinline__ float normal(float x) {
-  return 0.5f * erfcf(x * -0.70710678118654752f);
-}
-__device__ __forceinline__ float normal_density(float x) {
+DEVICE float normal(float x) { return 0.5f * erfcf(x * -0.70710678118654752f); }
+DEVICE float normal_density(float x) {
   return 0.39894228040143268f * exponential(-0.5f * x * x);
 }
 /* gelu_tanh(x) = x sigmoid(2 u(x)) */
 constexpr float kGelu = 1.5957691216057308f; /* 2 sqrt(2 / pi) */
 constexpr float kGeluCube = 0.044715f;
 
-template <int A, typename T>
-__device__ __forceinline__ float activate(float x) {
+template <int A, typename T> DEVICE float activate(float x) {
   if constexpr (A == MLP_RELU)
     return x < 0.0f ? 0.0f : x; /* keeps NaN */
   else if constexpr (A == MLP_SILU)
@@ -65,8 +60,7 @@ __device__ __forceinline__ float activate(float x) {
 }
 
 /* With respect to x. */
-template <int A, typename T>
-__device__ __forceinline__ float derivative(float x) {
+template <int A, typename T> DEVICE float derivative(float x) {
   if constexpr (A == MLP_RELU) {
     return x > 0.0f ? 1.0f : 0.0f;
   } else if constexpr (A == MLP_SILU) {
@@ -96,8 +90,8 @@ struct lanes {
   static constexpr int TILES = GROUP / 8; /* of a group */
 };
 
-__device__ __forceinline__ int row_of_lane() { return ptx::lane_id() >> 2; }
-__device__ __forceinline__ int chunk_of_lane() { return ptx::lane_id() & 3; }
+DEVICE int row_of_lane() { return ptx::lane_id() >> 2; }
+DEVICE int chunk_of_lane() { return ptx::lane_id() & 3; }
 
 /* ---- the shape of an MLP ------------------------------------------------- */
 
@@ -164,7 +158,7 @@ template <class S> struct rows { chunk x[S::GROUPS][2]; };
 /* ---- chunks -------------------------------------------------------------- */
 
 template <typename T>
-__device__ __forceinline__ void unpack(float (&to)[lanes::V], const chunk &x) {
+DEVICE void unpack(float (&to)[lanes::V], const chunk &x) {
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
     T low, high;
@@ -175,8 +169,7 @@ __device__ __forceinline__ void unpack(float (&to)[lanes::V], const chunk &x) {
   }
 }
 
-template <typename T>
-__device__ __forceinline__ chunk pack(const float (&x)[lanes::V]) {
+template <typename T> DEVICE chunk pack(const float (&x)[lanes::V]) {
   chunk to;
 #pragma unroll
   for (int s = 0; s < 4; ++s)
@@ -184,28 +177,24 @@ __device__ __forceinline__ chunk pack(const float (&x)[lanes::V]) {
   return to;
 }
 
-template <typename T>
-__device__ __forceinline__ chunk load_chunk(const T *row, int column) {
+template <typename T> DEVICE chunk load_chunk(const T *row, int column) {
   const uint4 bits = __ldg(reinterpret_cast<const uint4 *>(row + column));
   return {{bits.x, bits.y, bits.z, bits.w}};
 }
 
 template <typename T>
-__device__ __forceinline__ void store_chunk(T *row, int column,
-                                            const chunk &x) {
+DEVICE void store_chunk(T *row, int column, const chunk &x) {
   *reinterpret_cast<uint4 *>(row + column) =
       uint4{x.w[0], x.w[1], x.w[2], x.w[3]};
 }
 
 /* The numbers of a lane's chunk of group q in row g (half 0) or g + 8. */
-template <class S>
-__device__ __forceinline__ float &at(sums<S> &z, int q, int half, int i) {
+template <class S> DEVICE float &at(sums<S> &z, int q, int half, int i) {
   return z.x[q * S::L::TILES + i / 2][half * 2 + i % 2];
 }
 
 template <class S>
-__device__ __forceinline__ void add_chunk(sums<S> &z, int q, int half,
-                                          const chunk &x) {
+DEVICE void add_chunk(sums<S> &z, int q, int half, const chunk &x) {
   float numbers[S::L::V];
   unpack<typename S::T>(numbers, x);
 #pragma unroll
@@ -214,8 +203,7 @@ __device__ __forceinline__ void add_chunk(sums<S> &z, int q, int half,
 }
 
 /* Floats of all rows: a bias, or the norm's. */
-__device__ __forceinline__ void load_floats(float (&x)[lanes::V],
-                                            const float *from, int q) {
+DEVICE void load_floats(float (&x)[lanes::V], const float *from, int q) {
   constexpr int V = lanes::V;
   const float4 *p = reinterpret_cast<const float4 *>(from + q * lanes::GROUP +
                                                      chunk_of_lane() * V);
@@ -233,9 +221,8 @@ __device__ __forceinline__ void load_floats(float (&x)[lanes::V],
 
 /* The part of k that words 2 s and 2 s + 1 of a group are. */
 template <class S>
-__device__ __forceinline__ void multiply_words(float (&d)[4],
-                                               const chunk (&a)[2], int s,
-                                               unsigned b0, unsigned b1) {
+DEVICE void multiply_words(float (&d)[4], const chunk (&a)[2], int s,
+                           unsigned b0, unsigned b1) {
   const unsigned words[4] = {a[0].w[2 * s], a[1].w[2 * s], a[0].w[2 * s + 1],
                              a[1].w[2 * s + 1]};
   mma_pairs<typename S::T>(d, words, b0, b1);
@@ -243,8 +230,7 @@ __device__ __forceinline__ void multiply_words(float (&d)[4],
 
 /* z += x W^T, with the weights of layer l. */
 template <class S, int LAYER>
-__device__ __forceinline__ void multiply(sums<S> &z, const rows<S> &x,
-                                         const char *packed) {
+DEVICE void multiply(sums<S> &z, const rows<S> &x, const char *packed) {
   const int lane = ptx::lane_id();
   const char *weights = packed + S::weight_at(LAYER) +
                         (lane & 7) * S::row_bytes(LAYER) +
@@ -264,8 +250,8 @@ __device__ __forceinline__ void multiply(sums<S> &z, const rows<S> &x,
 
 /* The words of column n of group `to` that belong to the k of group q. */
 template <class S, int LAYER>
-__device__ __forceinline__ void
-load_column(unsigned (&b)[4], const char *packed, int q, int to, int n) {
+DEVICE void load_column(unsigned (&b)[4], const char *packed, int q, int to,
+                        int n) {
   const int lane = ptx::lane_id();
   const char *weights = packed + S::weight_at(LAYER) + to * 4 * MLP_CHUNK;
   load_transposed(b, weights + (q * 32 + lane) * S::row_bytes(LAYER) +
@@ -274,8 +260,7 @@ load_column(unsigned (&b)[4], const char *packed, int q, int to, int n) {
 
 /* z = x W, with the weights of layer l: gradients go back. */
 template <class S, int LAYER>
-__device__ __forceinline__ void multiply_back(sums<S> &z, const rows<S> &x,
-                                              const char *packed) {
+DEVICE void multiply_back(sums<S> &z, const rows<S> &x, const char *packed) {
 #pragma unroll
   for (int n = 0; n < S::groups(LAYER - 1) * S::L::TILES; ++n)
 #pragma unroll
@@ -296,8 +281,7 @@ __device__ __forceinline__ void multiply_back(sums<S> &z, const rows<S> &x,
 /* ---- weights in shared memory -------------------------------------------- */
 
 /* Every thread of the block calls it. */
-template <class S>
-__device__ __forceinline__ void copy_packed(char *to, const void *from) {
+template <class S> DEVICE void copy_packed(char *to, const void *from) {
   static_assert(S::PACKED % MLP_CHUNK == 0, "");
   for (int i = int(threadIdx.x) * MLP_CHUNK; i < S::PACKED;
        i += int(blockDim.x) * MLP_CHUNK)
@@ -309,8 +293,7 @@ __device__ __forceinline__ void copy_packed(char *to, const void *from) {
 
 /* ---- edges --------------------------------------------------------------- */
 
-__device__ __forceinline__ int64_t entry(const void *array, int wide,
-                                         int64_t i) {
+DEVICE int64_t entry(const void *array, int wide, int64_t i) {
   return offsets_t{array, wide}[i];
 }
 
@@ -327,17 +310,15 @@ struct tile_edges {
 };
 
 /* One over the edges of a row if sums are to be means. */
-__device__ __forceinline__ float mean_factor(const void *offsets, int wide,
-                                             int64_t row) {
+DEVICE float mean_factor(const void *offsets, int wide, int64_t row) {
   if (!offsets)
     return 1.0f;
   const int64_t n = entry(offsets, wide, row + 1) - entry(offsets, wide, row);
   return n > 0 ? 1.0f / float(n) : 0.0f;
 }
 
-__device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
-                                                    const mlp_sums &sums,
-                                                    int64_t first) {
+DEVICE tile_edges edges_of_tile(const mlp_graph &graph, const mlp_sums &sums,
+                                int64_t first) {
   const int lane = ptx::lane_id();
   const int64_t mine = first + lane;
   tile_edges e;
@@ -368,7 +349,7 @@ __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
 /* ---- layers -------------------------------------------------------------- */
 
 template <class S, int LAYER>
-__device__ __forceinline__ void start_layer(sums<S> &z, const char *packed) {
+DEVICE void start_layer(sums<S> &z, const char *packed) {
   const float *bias =
       reinterpret_cast<const float *>(packed + S::bias_at(LAYER));
 #pragma unroll
@@ -383,16 +364,14 @@ __device__ __forceinline__ void start_layer(sums<S> &z, const char *packed) {
 
 /* Reads rows of WIDTH numbers, node after node or edge after edge. */
 template <class S, int WIDTH>
-__device__ __forceinline__ chunk row_chunk(const void *table, int64_t row,
-                                           int q) {
+DEVICE chunk row_chunk(const void *table, int64_t row, int q) {
   using T = typename S::T;
   return load_chunk<T>(static_cast<const T *>(table) + row * WIDTH,
                        q * S::L::GROUP + chunk_of_lane() * S::L::V);
 }
 
 template <class S>
-__device__ __forceinline__ void add_part(sums<S> &z, const void *part,
-                                         const int (&row)[2]) {
+DEVICE void add_part(sums<S> &z, const void *part, const int (&row)[2]) {
   if (part)
 #pragma unroll
     for (int q = 0; q < S::groups(0); ++q)
@@ -403,9 +382,8 @@ __device__ __forceinline__ void add_part(sums<S> &z, const void *part,
 
 /* The rows of e, and z of the first layer. */
 template <class S>
-__device__ __forceinline__ void
-first_layer(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
-            const tile_edges &e, const char *packed) {
+DEVICE void first_layer(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
+                        const tile_edges &e, const char *packed) {
 #pragma unroll
   for (int q = 0; q < S::groups(-1); ++q)
 #pragma unroll
@@ -419,22 +397,20 @@ first_layer(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
 
 /* f of the numbers of a lane's chunk, rounded. */
 template <class S, class F>
-__device__ __forceinline__ chunk rounded(sums<S> &z, int q, int half,
-                                         const F &f) {
+DEVICE chunk rounded(sums<S> &z, int q, int half, const F &f) {
   float y[S::L::V];
 #pragma unroll
   for (int i = 0; i < S::L::V; ++i)
     y[i] = f(at(z, q, half, i));
   return pack<typename S::T>(y);
 }
-template <class S>
-__device__ __forceinline__ chunk rounded(sums<S> &z, int q, int half) {
+template <class S> DEVICE chunk rounded(sums<S> &z, int q, int half) {
   return rounded(z, q, half, [](float x) { return x; });
 }
 
 /* x = activation(z) of layer l. */
 template <class S, int LAYER>
-__device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z) {
+DEVICE void activate_layer(rows<S> &x, sums<S> &z) {
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q)
 #pragma unroll

@@ -23,7 +23,7 @@ template <typename T> struct weight_block {
   static constexpr int K = 16; /* edges of a product */
 
   /* Where chunk `chunk` of the columns of an edge stands. */
-  __device__ __forceinline__ static int place(int edge, int chunk) {
+  DEVICE static int place(int edge, int chunk) {
     return edge * ROW + chunk * MLP_CHUNK;
   }
 };
@@ -40,18 +40,13 @@ template <typename T, class B> struct weight_side {
   int wide;
   bool there; /* is the chunk one of the columns? */
 
-  __device__ __forceinline__ static int line() {
-    return int(threadIdx.x) / CHUNKS;
-  }
-  __device__ __forceinline__ static int chunk() {
-    return int(threadIdx.x) % CHUNKS;
-  }
+  DEVICE static int line() { return int(threadIdx.x) / CHUNKS; }
+  DEVICE static int chunk() { return int(threadIdx.x) % CHUNKS; }
 
   /* edge: the split's first edge of the launch, which begins at first_edge. */
-  __device__ __forceinline__ void begin(const void *from, int64_t stride_,
-                                        const void *edge_order, int wide_,
-                                        int64_t first_edge, int64_t edge,
-                                        int column, int columns) {
+  DEVICE void begin(const void *from, int64_t stride_, const void *edge_order,
+                    int wide_, int64_t first_edge, int64_t edge, int column,
+                    int columns) {
     const int c = column + chunk() * B::V;
     stride = stride_;
     wide = wide_;
@@ -65,14 +60,13 @@ template <typename T, class B> struct weight_side {
       row += (edge + line()) * stride;
   }
 
-  __device__ __forceinline__ static void copy(char *to, int i, const T *from,
-                                              bool copies) {
+  DEVICE static void copy(char *to, int i, const T *from, bool copies) {
     copy_async(to + B::place(line() + i * LINES, chunk()), from,
                copies ? MLP_CHUNK : 0);
   }
 
   /* left: edges of the launch from the stage's first on, at most EDGES. */
-  __device__ __forceinline__ void step(char *to, int left) {
+  DEVICE void step(char *to, int left) {
     const int mine = there ? left - line() : 0;
     if (order) {
       for (int i = 0; i < COUNT; ++i)
@@ -101,8 +95,7 @@ template <typename T, class B> struct weight_split {
   float *part;
   weight_side<T, B> rows, columns;
 
-  __device__
-      __forceinline__ explicit weight_split(const mlp_weights_params &p) {
+  DEVICE explicit weight_split(const mlp_weights_params &p) {
     const int tile = int(blockIdx.x) % p.tiles;
     const int split = int(blockIdx.x) / p.tiles;
     int which = 0;
@@ -122,8 +115,7 @@ template <typename T, class B> struct weight_split {
   }
 
   /* Begins to copy stage k, if there is one; k rises from begin. */
-  __device__ __forceinline__ void copy(const mlp_weights_params &p,
-                                       char *stages, int64_t k) {
+  DEVICE void copy(const mlp_weights_params &p, char *stages, int64_t k) {
     if (k < end) {
       char *stage = stages + int(k - begin) % B::STAGES * B::STAGE_BYTES;
       const int left = int(min(p.edges - k * B::EDGES, int64_t(B::EDGES)));
@@ -139,27 +131,21 @@ struct weight_sums {
   float x[4][4][4], row[4][4];
 };
 
-template <typename T> __device__ __forceinline__ unsigned ones();
-template <> __device__ __forceinline__ unsigned ones<half_t>() {
-  return 0x3c003c00u;
-}
-template <> __device__ __forceinline__ unsigned ones<bfloat_t>() {
-  return 0x3f803f80u;
-}
+template <typename T> DEVICE unsigned ones();
+template <> DEVICE unsigned ones<half_t>() { return 0x3c003c00u; }
+template <> DEVICE unsigned ones<bfloat_t>() { return 0x3f803f80u; }
 
 /* Fragments of edges k .. k + K of a stage: rows of grad_z's columns from m on,
  * and two tiles of input's columns from n on. */
 template <typename T>
-__device__ __forceinline__ void load_a(unsigned (&a)[4], const char *side,
-                                       int k, int m) {
+DEVICE void load_a(unsigned (&a)[4], const char *side, int k, int m) {
   using B = weight_block<T>;
   const int lane = ptx::lane_id();
   load_transposed(a, side + (k + (lane >> 4) * 8 + (lane & 7)) * B::ROW +
                          (m + (lane >> 3 & 1) * 8) * 2);
 }
 template <typename T>
-__device__ __forceinline__ void load_b(unsigned (&b)[4], const char *side,
-                                       int k, int n) {
+DEVICE void load_b(unsigned (&b)[4], const char *side, int k, int n) {
   using B = weight_block<T>;
   const int lane = ptx::lane_id();
   load_transposed(b, side + (k + (lane >> 3 & 1) * 8 + (lane & 7)) * B::ROW +
@@ -167,8 +153,8 @@ __device__ __forceinline__ void load_b(unsigned (&b)[4], const char *side,
 }
 
 template <typename T>
-__device__ __forceinline__ void
-multiply_stage(weight_sums &z, const char *stage, int m, int n, bool sums) {
+DEVICE void multiply_stage(weight_sums &z, const char *stage, int m, int n,
+                           bool sums) {
   using B = weight_block<T>;
 #pragma unroll
   for (int k = 0; k < B::EDGES; k += B::K) {
@@ -194,8 +180,7 @@ multiply_stage(weight_sums &z, const char *stage, int m, int n, bool sums) {
 
 /* Gives every number of a warp's sums and its place in the part to f. */
 template <typename F>
-__device__ __forceinline__ void each_weight(weight_sums &z, int m, int n,
-                                            bool sums, F f) {
+DEVICE void each_weight(weight_sums &z, int m, int n, bool sums, F f) {
   const int g = ptx::lane_id() >> 2, t = ptx::lane_id() & 3;
 #pragma unroll
   for (int i = 0; i < 4; ++i)

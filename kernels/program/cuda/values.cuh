@@ -17,8 +17,8 @@ namespace edge_program {
 /* ---- functions ----------------------------------------------------------- */
 
 #define DFGNN_OF_EACH(name, single, twice)                                     \
-  __device__ __forceinline__ float f_##name(float x) { return single; }        \
-  __device__ __forceinline__ double f_##name(double x) { return twice; }
+  DEVICE float f_##name(float x) { return single; }                            \
+  DEVICE double f_##name(double x) { return twice; }
 DFGNN_OF_EACH(exp, expf(x), exp(x))
 DFGNN_OF_EACH(expm1, expm1f(x), expm1(x))
 DFGNN_OF_EACH(log, logf(x), log(x))
@@ -37,50 +37,32 @@ DFGNN_OF_EACH(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
 #undef DFGNN_OF_EACH
 
 /* Rounded by themselves, or together, whatever stands around them. */
-__device__ __forceinline__ float f_add(float x, float y) {
-  return __fadd_rn(x, y);
-}
-__device__ __forceinline__ double f_add(double x, double y) {
-  return __dadd_rn(x, y);
-}
-__device__ __forceinline__ float f_mul(float x, float y) {
-  return __fmul_rn(x, y);
-}
-__device__ __forceinline__ double f_mul(double x, double y) {
-  return __dmul_rn(x, y);
-}
-__device__ __forceinline__ float f_fma(float x, float y, float z) {
-  return fmaf(x, y, z);
-}
-__device__ __forceinline__ double f_fma(double x, double y, double z) {
-  return fma(x, y, z);
-}
+DEVICE float f_add(float x, float y) { return __fadd_rn(x, y); }
+DEVICE double f_add(double x, double y) { return __dadd_rn(x, y); }
+DEVICE float f_mul(float x, float y) { return __fmul_rn(x, y); }
+DEVICE double f_mul(double x, double y) { return __dmul_rn(x, y); }
+DEVICE float f_fma(float x, float y, float z) { return fmaf(x, y, z); }
+DEVICE double f_fma(double x, double y, double z) { return fma(x, y, z); }
 
-__device__ __forceinline__ float f_pow(float x, float c) { return powf(x, c); }
-__device__ __forceinline__ double f_pow(double x, double c) {
-  return pow(x, c);
-}
-template <typename A> __device__ __forceinline__ A f_sign(A x) {
+DEVICE float f_pow(float x, float c) { return powf(x, c); }
+DEVICE double f_pow(double x, double c) { return pow(x, c); }
+template <typename A> DEVICE A f_sign(A x) {
   return x > A(0) ? A(1) : x < A(0) ? A(-1) : x;
 }
-__device__ __forceinline__ float f_atan2(float y, float x) {
-  return atan2f(y, x);
-}
-__device__ __forceinline__ double f_atan2(double y, double x) {
-  return atan2(y, x);
-}
+DEVICE float f_atan2(float y, float x) { return atan2f(y, x); }
+DEVICE double f_atan2(double y, double x) { return atan2(y, x); }
 /* A NaN of either stays. */
-template <typename A> __device__ __forceinline__ A f_max(A x, A y) {
+template <typename A> DEVICE A f_max(A x, A y) {
   return x != x || x > y ? x : y;
 }
-template <typename A> __device__ __forceinline__ bool f_infinite(A x) {
+template <typename A> DEVICE bool f_infinite(A x) {
   return f_abs(x) == A(INFINITY);
 }
 
 /* The factor of a dropout for element i of an item. */
 template <typename A>
-__device__ __forceinline__ A keep(uint64_t key, int64_t item, int64_t elements,
-                                  int64_t i, uint32_t threshold, A kept) {
+DEVICE A keep(uint64_t key, int64_t item, int64_t elements, int64_t i,
+              uint32_t threshold, A kept) {
   return dfgnn__dropped(key, item, elements, i, threshold) ? A(0) : kept;
 }
 
@@ -88,38 +70,27 @@ __device__ __forceinline__ A keep(uint64_t key, int64_t item, int64_t elements,
  * follows the largest at a distance, so that older sums are seldom scaled: it
  * is 2^8 at most. */
 constexpr double kSlack = 8 * kLn2;
-__device__ __forceinline__ float f_soften(float x) {
-  return exp2_fast(x * float(kLog2e));
-}
-__device__ __forceinline__ double f_soften(double x) { return exp(x); }
-template <typename A> __device__ __forceinline__ A lse_of(A top, A sum) {
+DEVICE float f_soften(float x) { return exp2_fast(x * float(kLog2e)); }
+DEVICE double f_soften(double x) { return exp(x); }
+template <typename A> DEVICE A lse_of(A top, A sum) {
   return (f_infinite(top) ? A(0) : top) + f_log(sum);
 }
 
 /* ---- reading and writing ------------------------------------------------- */
 
-template <typename A, typename T>
-__device__ __forceinline__ A read(const T *from, int64_t i) {
+template <typename A, typename T> DEVICE A read(const T *from, int64_t i) {
   return static_cast<A>(widen(from[i]));
 }
-__device__ __forceinline__ void write(float *to, int64_t i, float x) {
-  to[i] = x;
-}
-__device__ __forceinline__ void write(double *to, int64_t i, double x) {
-  to[i] = x;
-}
-__device__ __forceinline__ void write(float *to, int64_t i, double x) {
+DEVICE void write(float *to, int64_t i, float x) { to[i] = x; }
+DEVICE void write(double *to, int64_t i, double x) { to[i] = x; }
+DEVICE void write(float *to, int64_t i, double x) {
   to[i] = static_cast<float>(x);
 }
-__device__ __forceinline__ void write(double *to, int64_t i, float x) {
-  to[i] = x;
-}
-template <typename A>
-__device__ __forceinline__ void write(half_t *to, int64_t i, A x) {
+DEVICE void write(double *to, int64_t i, float x) { to[i] = x; }
+template <typename A> DEVICE void write(half_t *to, int64_t i, A x) {
   to[i] = narrow<half_t>(static_cast<float>(x));
 }
-template <typename A>
-__device__ __forceinline__ void write(bfloat_t *to, int64_t i, A x) {
+template <typename A> DEVICE void write(bfloat_t *to, int64_t i, A x) {
   to[i] = narrow<bfloat_t>(static_cast<float>(x));
 }
 
@@ -142,31 +113,30 @@ template <int H, int D, int VEC_, int L_> struct layout {
 
   /* Vector c of a lane of a side lies in this head, and begins with the feature
    * that the next function returns. */
-  static __device__ __forceinline__ int head(int lane, int c) {
+  static DEVICE int head(int lane, int c) {
     const int h = (c * L + lane) / kHeadVectors;
     return kPadded ? min(h, H - 1) : h;
   }
-  static __device__ __forceinline__ int feature(int lane, int c) {
+  static DEVICE int feature(int lane, int c) {
     return (c * L + lane) % kHeadVectors * VEC;
   }
-  static __device__ __forceinline__ bool has(int lane, int c, int i) {
+  static DEVICE bool has(int lane, int c, int i) {
     return !kPadded ||
            ((c * L + lane) / kHeadVectors < H && feature(lane, c) + i < D);
   }
   /* An element that may be read: the last feature, where there is none. */
-  static __device__ __forceinline__ int safe(int lane, int c, int i) {
+  static DEVICE int safe(int lane, int c, int i) {
     const int f = feature(lane, c) + i;
     return kPadded ? min(f, D - 1) : f;
   }
   /* Does the lane hold a head's first feature? */
-  static __device__ __forceinline__ bool begins(int lane, int c) {
+  static DEVICE bool begins(int lane, int c) {
     return feature(lane, c) == 0 && has(lane, c, 0);
   }
 
   /* A row, of which a vector is aligned to its size if VEC divides D. */
   template <typename A, typename T>
-  static __device__ __forceinline__ void load(A (&x)[kMain], const T *row,
-                                              int lane) {
+  static DEVICE void load(A (&x)[kMain], const T *row, int lane) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int64_t at = head(lane, c) * int64_t(D) + feature(lane, c);
@@ -186,8 +156,7 @@ template <int H, int D, int VEC_, int L_> struct layout {
     }
   }
   template <typename A, typename T>
-  static __device__ __forceinline__ void store(T *row, const A (&x)[kMain],
-                                               int lane) {
+  static DEVICE void store(T *row, const A (&x)[kMain], int lane) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
 #pragma unroll
@@ -198,15 +167,13 @@ template <int H, int D, int VEC_, int L_> struct layout {
   }
   /* One number a head. */
   template <typename A, typename T>
-  static __device__ __forceinline__ void load_heads(A (&x)[kChunks],
-                                                    const T *row, int lane) {
+  static DEVICE void load_heads(A (&x)[kChunks], const T *row, int lane) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
       x[c] = read<A>(row, head(lane, c));
   }
   template <typename A, typename T>
-  static __device__ __forceinline__ void
-  store_heads(T *row, const A (&x)[kChunks], int lane) {
+  static DEVICE void store_heads(T *row, const A (&x)[kChunks], int lane) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
       if (begins(lane, c))
@@ -216,8 +183,7 @@ template <int H, int D, int VEC_, int L_> struct layout {
   /* The sum, or maximum, of the features of each head; every lane of a head
    * gets it. */
   template <bool MAX, typename A>
-  static __device__ __forceinline__ void fold(A (&y)[kChunks],
-                                              const A (&x)[kMain], int lane) {
+  static DEVICE void fold(A (&y)[kChunks], const A (&x)[kMain], int lane) {
     constexpr int kWide = kHeadVectors > L ? kHeadVectors / L : 1;
     constexpr int kLanes = kHeadVectors > L ? L : kHeadVectors;
 #pragma unroll

@@ -65,16 +65,14 @@ template <typename A> struct position {
   bool writer; /* is it this side that writes its values? */
   uint64_t seed;
 
-  template <typename T> __device__ __forceinline__ const T *in(int i) const {
+  template <typename T> DEVICE const T *in(int i) const {
     return reinterpret_cast<const T *>(arrays[i]);
   }
-  template <typename T> __device__ __forceinline__ T *out(int i) const {
+  template <typename T> DEVICE T *out(int i) const {
     return reinterpret_cast<T *>(arrays[i]);
   }
-  __device__ __forceinline__ void read_seed() {
-    seed = p.seed ? *p.seed : p.seed_value;
-  }
-  __device__ __forceinline__ A far_degree(int place, int64_t far) const {
+  DEVICE void read_seed() { seed = p.seed ? *p.seed : p.seed_value; }
+  DEVICE A far_degree(int place, int64_t far) const {
     const offsets_t offsets = {p.degrees[place], p.wide};
     return static_cast<A>(offsets[far + 1] - offsets[far]);
   }
@@ -88,8 +86,7 @@ template <typename A, int L, int G> struct join_sides {
   A *memory; /* two numbers for each thread; NULL: of a group */
   mutable int turn;
 
-  template <class F>
-  __device__ __forceinline__ void join(A &x, const F &add) const {
+  template <class F> DEVICE void join(A &x, const F &add) const {
 #pragma unroll
     for (int o = L; o < 32; o *= 2)
       if (o < G || memory)
@@ -104,10 +101,10 @@ template <typename A, int L, int G> struct join_sides {
     for (int w = 32; w < int(blockDim.x); w += 32)
       x = add(x, warps[w + (threadIdx.x & 31)]);
   }
-  __device__ __forceinline__ void sum(A &x) const {
+  DEVICE void sum(A &x) const {
     join(x, [](A a, A b) { return a + b; });
   }
-  __device__ __forceinline__ void max(A &x) const {
+  DEVICE void max(A &x) const {
     join(x, [](A a, A b) { return f_max(b, a); });
   }
 };
@@ -123,7 +120,7 @@ struct share {
 
 /* Adds N edges of a side, whose leaves are there. */
 template <int S, int N, class W, class Z, class X>
-__device__ __forceinline__ void add(W &w, Z &z, const X *x, const bool *live) {
+DEVICE void add(W &w, Z &z, const X *x, const bool *live) {
   constexpr stage<S> s = {};
   decltype(w.work(s)) y[N];
 #pragma unroll
@@ -138,8 +135,8 @@ __device__ __forceinline__ void add(W &w, Z &z, const X *x, const bool *live) {
 /* Loads and adds the side's next U edges, the first of which is number k;
  * ends(u, e) tells the ends of edge e. */
 template <int S, class W, class Z, class F>
-__device__ __forceinline__ void add_step(W &w, Z &z, int64_t begin, share part,
-                                         int k, const F &ends) {
+DEVICE void add_step(W &w, Z &z, int64_t begin, share part, int k,
+                     const F &ends) {
   constexpr int U = W::kUnroll;
   constexpr stage<S> s = {};
   decltype(w.leaf(s)) x[U];
@@ -167,7 +164,7 @@ __device__ __forceinline__ void add_step(W &w, Z &z, int64_t begin, share part,
  * reads the ends of one edge of kLanes steps, ahead of their use, and lanes
  * then tell each other. */
 template <int S, class W>
-__device__ __forceinline__ auto add_edges(W &w, int64_t begin, share part) {
+DEVICE auto add_edges(W &w, int64_t begin, share part) {
   constexpr int L = W::kLanes, U = W::kUnroll;
   auto z = w.begin(stage<S>{});
   if constexpr (L % U == 0) {
@@ -203,23 +200,19 @@ __device__ __forceinline__ auto add_edges(W &w, int64_t begin, share part) {
 template <typename A, int L> struct keep_numbers {
   A *to;
   int lane;
-  __device__ __forceinline__ void operator()(A &x, int k) const {
-    to[k * L + lane] = x;
-  }
+  DEVICE void operator()(A &x, int k) const { to[k * L + lane] = x; }
 };
 template <typename A, int L> struct take_numbers {
   const A *from;
   int lane;
-  __device__ __forceinline__ void operator()(A &x, int k) const {
-    x = from[k * L + lane];
-  }
+  DEVICE void operator()(A &x, int k) const { x = from[k * L + lane]; }
 };
 
 /* Walks the edges of `part`.  state: a piece of a hub leaves its reductions
  * there; NULL: the row is whole. */
 template <int S, class W, class J>
-__device__ __forceinline__ void walk_stage(W &w, int64_t begin, share part,
-                                           const J &how, typename W::A *state) {
+DEVICE void walk_stage(W &w, int64_t begin, share part, const J &how,
+                       typename W::A *state) {
   if constexpr (S < W::kStages) {
     constexpr stage<S> s = {};
     w.own(s);
@@ -241,8 +234,7 @@ __device__ __forceinline__ void walk_stage(W &w, int64_t begin, share part,
   }
 }
 
-template <class W>
-__device__ __forceinline__ void place(W &w, typename W::A *memory, int warps) {
+template <class W> DEVICE void place(W &w, typename W::A *memory, int warps) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
   w.lane = lane & (W::kLanes - 1);
   w.group_lane = lane & (W::kGroup - 1);
@@ -254,8 +246,7 @@ __device__ __forceinline__ void place(W &w, typename W::A *memory, int warps) {
 }
 
 /* Stores the sums over everything of a warp's sides in the slot of the warp. */
-template <class W>
-__device__ __forceinline__ void store_totals(W &w, int64_t slot) {
+template <class W> DEVICE void store_totals(W &w, int64_t slot) {
   if constexpr (W::kTotals > 0) {
     typename W::A *to =
         static_cast<typename W::A *>(w.p.partial) + slot * W::kTotals;
@@ -269,20 +260,19 @@ __device__ __forceinline__ void store_totals(W &w, int64_t slot) {
 /* The state of piece k of a hub, whose edges begin at `begin`: those of hubs
  * before it end below, since a hub has more than p.piece edges. */
 template <class W>
-__device__ __forceinline__ typename W::A *
-state_of(const program_walk &p, int64_t hub, int64_t begin, int64_t k) {
+DEVICE typename W::A *state_of(const program_walk &p, int64_t hub,
+                               int64_t begin, int64_t k) {
   return static_cast<typename W::A *>(p.states) +
          (begin / p.piece + hub + k) * int64_t(W::kState * W::kLanes);
 }
 
-__device__ __forceinline__ int64_t in_list(const int32_t *list, int64_t i) {
+DEVICE int64_t in_list(const int32_t *list, int64_t i) {
   return list ? __ldg(list + i) : i;
 }
 
 /* Where the numbers of join_sides are, behind the values of a block's warps. */
 template <class W>
-__device__ __forceinline__ typename W::A *joined(typename W::A *memory,
-                                                 int warps) {
+DEVICE typename W::A *joined(typename W::A *memory, int warps) {
   return memory + warps * (32 / W::kGroup * W::kOwnShared +
                            32 / W::kLanes * W::kEdgeShared);
 }
@@ -290,8 +280,7 @@ __device__ __forceinline__ typename W::A *joined(typename W::A *memory,
 /* The first blocks take a piece of a hub each, p.hub_blocks for each hub, those
  * after them long rows, and the others as many rows as they have groups. */
 template <class W>
-__device__ __forceinline__ void walk_rows(const program_walk &p,
-                                          const unsigned long long *arrays) {
+DEVICE void walk_rows(const program_walk &p, const unsigned long long *arrays) {
   extern __shared__ __align__(16) char memory[];
   using A = typename W::A;
   constexpr int kRows = 32 / W::kGroup, kSides = W::kGroup / W::kLanes;
@@ -364,7 +353,7 @@ __device__ __forceinline__ void walk_rows(const program_walk &p,
 }
 
 /* Values of a row before the edges of its stage with edges. */
-template <int S, class W> __device__ __forceinline__ void until_cut(W &w) {
+template <int S, class W> DEVICE void until_cut(W &w) {
   if constexpr (S <= W::kCut) {
     w.own(stage<S>{});
     if constexpr (S < W::kCut)
@@ -376,8 +365,7 @@ template <int S, class W> __device__ __forceinline__ void until_cut(W &w) {
 /* The state of a hub from those of its pieces, in their order: each side takes
  * one, and the first side what is joined so far. */
 template <class W, class J>
-__device__ __forceinline__ auto merge_pieces(W &w, int64_t hub, int64_t begin,
-                                             const J &how) {
+DEVICE auto merge_pieces(W &w, int64_t hub, int64_t begin, const J &how) {
   using A = typename W::A;
   constexpr stage<W::kCut> cut = {};
   const int side = threadIdx.x / W::kLanes, sides = blockDim.x / W::kLanes;
@@ -401,8 +389,8 @@ __device__ __forceinline__ auto merge_pieces(W &w, int64_t hub, int64_t begin,
 
 /* A block for each hub. */
 template <class W>
-__device__ __forceinline__ void walk_merge(const program_walk &p,
-                                           const unsigned long long *arrays) {
+DEVICE void walk_merge(const program_walk &p,
+                       const unsigned long long *arrays) {
   if constexpr (W::kCut >= 0) {
     extern __shared__ __align__(16) char memory[];
     using A = typename W::A;
@@ -432,8 +420,7 @@ __device__ __forceinline__ void walk_merge(const program_walk &p,
 }
 
 /* Adds up what the warps have summed, a block for each number. */
-template <typename A>
-__device__ __forceinline__ void add_totals(const program_totals &p) {
+template <typename A> DEVICE void add_totals(const program_totals &p) {
   __shared__ double sums[256];
   ptx::wait_for_previous();
   ptx::let_next_begin();

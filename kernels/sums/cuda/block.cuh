@@ -18,8 +18,7 @@ struct heavy_part {
   int row, slot, degree, position;
   int64_t begin;
 
-  __device__ __forceinline__ heavy_part(const gather_schedule &s,
-                                        const int *row_at)
+  DEVICE heavy_part(const gather_schedule &s, const int *row_at)
       : row(0), slot(-1), degree(0), position(0), begin(0) {
     if (!row_at)
       return;
@@ -28,8 +27,7 @@ struct heavy_part {
     degree = static_cast<int>(s.offsets[int64_t(row) + 1] - begin);
   }
   /* Item k of the hub. */
-  __device__ __forceinline__ heavy_part item(const gather_schedule &s,
-                                             int k) const {
+  DEVICE heavy_part item(const gather_schedule &s, int k) const {
     heavy_part h = *this;
     h.slot = static_cast<int>(item_slots(s, row)(k));
     h.position = k * s.hub_edges;
@@ -38,13 +36,11 @@ struct heavy_part {
     return h;
   }
   /* The share of a group of lanes, and the number of shares that have edges. */
-  __device__ __forceinline__ int share(int groups) const {
-    return (degree + groups - 1) / groups;
-  }
-  __device__ __forceinline__ int parts(int groups) const {
+  DEVICE int share(int groups) const { return (degree + groups - 1) / groups; }
+  DEVICE int parts(int groups) const {
     return (degree + share(groups) - 1) / share(groups);
   }
-  __device__ __forceinline__ row_work of_group(int group, int groups) const {
+  DEVICE row_work of_group(int group, int groups) const {
     row_work w;
     const int first = group * share(groups);
     w.row = row;
@@ -64,10 +60,10 @@ struct heavy_block {
   int light; /* the number of a block of light rows */
   heavy_part row;
 
-  __device__ __forceinline__ heavy_block(const gather_schedule &s)
+  DEVICE heavy_block(const gather_schedule &s)
       : heavy_block(s,
                     static_cast<int>(blockIdx.x) - s.hub_rows * s.hub_blocks) {}
-  __device__ __forceinline__ heavy_block(const gather_schedule &s, int number)
+  DEVICE heavy_block(const gather_schedule &s, int number)
       : hub(number < 0), heavy(number < s.heavy_rows),
         item(hub ? int(blockIdx.x) % s.hub_blocks : 0),
         light(number - s.heavy_rows),
@@ -75,12 +71,11 @@ struct heavy_block {
                : heavy ? s.heavy + number
                        : nullptr) {}
   /* Is there an item for it?  Heavy rows that are hubs are others'. */
-  __device__ __forceinline__ bool has(const gather_schedule &s, int k) const {
+  DEVICE bool has(const gather_schedule &s, int k) const {
     return hub ? k * s.hub_edges < row.degree
                : k == 0 && !(s.hub_rows > 0 && row.degree > s.hub_edges);
   }
-  __device__ __forceinline__ heavy_part part(const gather_schedule &s,
-                                             int k) const {
+  DEVICE heavy_part part(const gather_schedule &s, int k) const {
     return hub ? row.item(s, k) : row;
   }
 };
@@ -96,18 +91,16 @@ struct spmm_part_op : spmm_op<T, VEC_, L, C, FACTOR, W> {
   static constexpr int kParts = GATHER_PIECE_WARPS * 32 / L;
   using op::op;
 
-  static __device__ __forceinline__ A *part(int number) {
+  static DEVICE A *part(int number) {
     alignas(16) __shared__ A parts[kParts * TILE];
     return parts + number * TILE;
   }
-  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
-                                       int f) const {
+  DEVICE void keep(const total (&t)[VEC], int slot, int f) const {
     A *to = part(slot) + f - int(blockIdx.y) * TILE;
     unroll<VEC>([&](int i) { to[i] = t[i].sum[0]; });
   }
   /* Writes the row, or the item of a hub, whose parts the block has kept. */
-  __device__ __forceinline__ void add_parts(const heavy_part &h,
-                                            int parts) const {
+  DEVICE void add_parts(const heavy_part &h, int parts) const {
     for (int at = int(threadIdx.x) * VEC; at < TILE; at += blockDim.x * VEC) {
       const int f = int(blockIdx.y) * TILE + at;
       total t[VEC] = {};

@@ -11,16 +11,14 @@
 namespace dfgnn {
 
 /* Does x replace the best value so far?  A NaN is before all numbers. */
-template <bool MIN, typename A>
-__device__ __forceinline__ bool before(A x, A best) {
+template <bool MIN, typename A> DEVICE bool before(A x, A best) {
   return !(MIN ? x >= best : x <= best) && best == best;
 }
 
-template <bool MIN>
-__device__ __forceinline__ double better(double a, double b) {
+template <bool MIN> DEVICE double better(double a, double b) {
   return before<MIN>(b, a) ? b : a;
 }
-template <bool MIN> __device__ __forceinline__ float better(float a, float b) {
+template <bool MIN> DEVICE float better(float a, float b) {
   return MIN ? ptx::min_or_nan(a, b) : ptx::max_or_nan(a, b);
 }
 
@@ -31,11 +29,11 @@ template <bool MIN, bool ARG, typename A> struct extreme {
   A value;
   int arg;
 
-  __device__ __forceinline__ void begin(int first) {
+  DEVICE void begin(int first) {
     value = MIN ? A(INFINITY) : -A(INFINITY);
     arg = first; /* it stays if all values are this infinity */
   }
-  __device__ __forceinline__ void add(A x, int edge) {
+  DEVICE void add(A x, int edge) {
     if (!ARG) {
       value = better<MIN>(value, x);
     } else if (before<MIN>(x, value)) {
@@ -43,7 +41,7 @@ template <bool MIN, bool ARG, typename A> struct extreme {
       arg = edge;
     }
   }
-  __device__ __forceinline__ void merge(const extreme &other) {
+  DEVICE void merge(const extreme &other) {
     if (!ARG) {
       value = better<MIN>(value, other.value);
       return;
@@ -52,7 +50,7 @@ template <bool MIN, bool ARG, typename A> struct extreme {
         (!before<MIN>(value, other.value) && other.arg < arg))
       *this = other;
   }
-  __device__ __forceinline__ extreme shuffle(int o) const {
+  DEVICE extreme shuffle(int o) const {
     extreme other = {__shfl_xor_sync(kFullMask, value, o), arg};
     if (ARG)
       other.arg = __shfl_xor_sync(kFullMask, arg, o);
@@ -75,25 +73,24 @@ template <int WHAT, typename A> struct reduced {
   moment_sums<A> moments;
 
   template <bool MIN>
-  static __device__ __forceinline__ void
-  keep_extreme(const gather_params &p, int64_t slot, int part, int f,
-               const extreme<MIN, ARG, A> &x) {
+  static DEVICE void keep_extreme(const gather_params &p, int64_t slot,
+                                  int part, int f,
+                                  const extreme<MIN, ARG, A> &x) {
     *part_of<PARTS, A>(p, slot, part, f) = x.value;
     if (ARG)
       *reinterpret_cast<int *>(part_of<PARTS, A>(p, slot, part + 1, f)) = x.arg;
   }
   template <bool MIN>
-  static __device__ __forceinline__ void
-  find_extreme(extreme<MIN, ARG, A> &x, const gather_params &p, int64_t slot,
-               int part, int f) {
+  static DEVICE void find_extreme(extreme<MIN, ARG, A> &x,
+                                  const gather_params &p, int64_t slot,
+                                  int part, int f) {
     x.value = *part_of<PARTS, A>(p, slot, part, f);
     x.arg = kNoEdge;
     if (ARG)
       x.arg = *reinterpret_cast<int *>(part_of<PARTS, A>(p, slot, part + 1, f));
   }
 
-  __device__ __forceinline__ void keep(const gather_params &p, int64_t slot,
-                                       int f) const {
+  DEVICE void keep(const gather_params &p, int64_t slot, int f) const {
     int part = 0;
     if (WHAT & REDUCE_MOMENTS) {
       *part_of<PARTS, A>(p, slot, 0, f) = moments.shift;
@@ -106,8 +103,7 @@ template <int WHAT, typename A> struct reduced {
     if (WHAT & REDUCE_MAX)
       keep_extreme(p, slot, PARTS - kExtremeParts, f, most);
   }
-  __device__ __forceinline__ void find(const gather_params &p, int64_t slot,
-                                       int f) {
+  DEVICE void find(const gather_params &p, int64_t slot, int f) {
     int part = 0;
     if (WHAT & REDUCE_MOMENTS) {
       moments.shift = *part_of<PARTS, A>(p, slot, 0, f);
@@ -125,8 +121,8 @@ template <int WHAT, typename A> struct reduced {
 /* ---- results of rows ----------------------------------------------------- */
 
 template <int VEC, bool MIN, bool ARG, typename A>
-__device__ __forceinline__ void
-store_args(int *to, const extreme<MIN, ARG, A> (&x)[VEC], bool empty) {
+DEVICE void store_args(int *to, const extreme<MIN, ARG, A> (&x)[VEC],
+                       bool empty) {
   constexpr int N = VEC > 4 ? 4 : VEC;
 #pragma unroll
   for (int k = 0; k < VEC; k += N) {
@@ -137,9 +133,9 @@ store_args(int *to, const extreme<MIN, ARG, A> (&x)[VEC], bool empty) {
 }
 
 template <typename T, int VEC, bool MIN, bool ARG, typename A>
-__device__ __forceinline__ void
-store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
-               int f, const extreme<MIN, ARG, A> (&x)[VEC]) {
+DEVICE void store_extremes(const gather_params &p, void *out, int *arg, int row,
+                           int degree, int f,
+                           const extreme<MIN, ARG, A> (&x)[VEC]) {
   A y[VEC];
   unroll<VEC>([&](int i) { y[i] = degree == 0 ? A(0) : x[i].value; });
   store_row<T, VEC>(p, p.out, out, row, f, y);
@@ -147,18 +143,16 @@ store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
     store_args<VEC>(arg + int64_t(row) * p.width + f, x, degree == 0);
 }
 
-__device__ __forceinline__ double root(double x) { return sqrt(x); }
+DEVICE double root(double x) { return sqrt(x); }
 /* The error is within an ulp. */
-__device__ __forceinline__ float root(float x) {
-  return ptx::sqrt_approximate(x);
-}
+DEVICE float root(float x) { return ptx::sqrt_approximate(x); }
 
 /* Writes var, std or, for PNA, mean and std; with row_grad, the coefficient and
  * the mean for the gradient of var or std instead. */
 template <typename T, int VEC, typename A>
-__device__ __forceinline__ void
-store_moments(const gather_params &p, bool pna, int row, int degree, int f,
-              const A (&mean)[VEC], const A (&variance)[VEC]) {
+DEVICE void store_moments(const gather_params &p, bool pna, int row, int degree,
+                          int f, const A (&mean)[VEC],
+                          const A (&variance)[VEC]) {
   A y[VEC];
   unroll<VEC>([&](int i) {
     y[i] = !pna && !p.square_root   ? variance[i]
@@ -220,10 +214,10 @@ struct reduce_op : plain_op {
   const lane_features<VEC, L, C, W> features;
   const lane_table<T, VEC, L, C, W> table;
 
-  __device__ __forceinline__ explicit reduce_op(const gather_params &params)
+  DEVICE explicit reduce_op(const gather_params &params)
       : p(params), features(params), table(params, params.table, features) {}
 
-  __device__ __forceinline__ void begin(state &z, int, int first) const {
+  DEVICE void begin(state &z, int, int first) const {
     unroll<C, VEC>([&](int c, int i) {
       z.now[c][i].least.begin(first);
       z.now[c][i].most.begin(first);
@@ -232,19 +226,15 @@ struct reduce_op : plain_op {
     z.folded = false;
   }
 
-  __device__ __forceinline__ note look(const edge_ahead &, bool) const {
-    return {};
-  }
+  DEVICE note look(const edge_ahead &, bool) const { return {}; }
   template <int U>
-  __device__ __forceinline__ void pass(mark (&)[U], const note &, int,
-                                       int) const {}
+  DEVICE void pass(mark (&)[U], const note &, int, int) const {}
 
   /* A single extreme needs no mask: numbers that are not read are infinities,
    * which no value is worse than. */
   static constexpr bool kFilled = WHAT == REDUCE_MIN || WHAT == REDUCE_MAX;
 
-  template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+  template <bool WHOLE> DEVICE void load(edge &x, int j, bool live) const {
     unroll<C>([&](int c) {
       const bool on = live && features.has(c);
       if constexpr (WHOLE || !kFilled) {
@@ -259,13 +249,11 @@ struct reduce_op : plain_op {
     });
   }
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
-  }
+  DEVICE void fetch(edge &, int, const mark &, bool) const {}
 
   /* The first side's first value shifts all sides, unless it is infinite, which
    * would make the mean NaN. */
-  __device__ __forceinline__ void start(state &z, const edge &x, int lanes,
-                                        int group) const {
+  DEVICE void start(state &z, const edge &x, int lanes, int group) const {
     if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
       unroll<C, VEC>([&](int c, int i) {
         shift_by(z.now[c][i], widen(x.x[c].item[i]), lanes, group);
@@ -273,8 +261,7 @@ struct reduce_op : plain_op {
     }
   }
 
-  __device__ __forceinline__ static void shift_by(total &now, A y, int lanes,
-                                                  int group) {
+  DEVICE static void shift_by(total &now, A y, int lanes, int group) {
     if (group > lanes)
       y = __shfl_sync(kFullMask, y,
                       (threadIdx.x & 31 & ~(group - 1)) |
@@ -283,15 +270,14 @@ struct reduce_op : plain_op {
   }
 
   template <bool WHOLE, int U>
-  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
-                                       const mark (&m)[U], int position,
-                                       int sides, int left) const {
+  DEVICE void step(state &z, const edge (&x)[U], const mark (&m)[U],
+                   int position, int sides, int left) const {
     unroll<U>([&](int u) {
       add<WHOLE>(z, x[u], m[u], position + u * sides, u * sides < left);
     });
   }
 
-  __device__ __forceinline__ static void take(total &now, A y, int position) {
+  DEVICE static void take(total &now, A y, int position) {
     if (WHAT & REDUCE_MIN)
       now.least.add(y, position);
     if (WHAT & REDUCE_MAX)
@@ -304,8 +290,8 @@ struct reduce_op : plain_op {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void add(state &z, const edge &x, const mark &,
-                                      int position, bool live) const {
+  DEVICE void add(state &z, const edge &x, const mark &, int position,
+                  bool live) const {
     if (!WHOLE && !kFilled && !live)
       return;
     unroll<C, VEC>([&](int c, int i) {
@@ -315,8 +301,7 @@ struct reduce_op : plain_op {
 
   /* Moves the shift of a long row to about its mean: sums of differences from
    * there stay small, and so do their rounding errors. */
-  __device__ __forceinline__ void recentre(state &z, int edges, int lanes,
-                                           int group) const {
+  DEVICE void recentre(state &z, int edges, int lanes, int group) const {
     const int sides = group / lanes;
     const A count = A((max(edges, 0) + sides - 1) / sides);
     unroll<C, VEC>([&](int c, int i) {
@@ -334,8 +319,8 @@ struct reduce_op : plain_op {
     });
   }
 
-  __device__ __forceinline__ void fold(state &z, older &old, int edges,
-                                       int lanes, int group) const {
+  DEVICE void fold(state &z, older &old, int edges, int lanes,
+                   int group) const {
     if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
       older_sums *at = in_memory(old);
       older_sums sums[C * VEC] = {};
@@ -353,8 +338,8 @@ struct reduce_op : plain_op {
     }
   }
 
-  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
-                                        older &old, bool any) const {
+  DEVICE void close(total (&t)[C][VEC], const state &z, older &old,
+                    bool any) const {
     unroll<C * VEC>([&](int k) {
       total &x = t[k / VEC][k % VEC];
       x = z.now[k / VEC][k % VEC];
@@ -371,7 +356,7 @@ struct reduce_op : plain_op {
     }
   }
 
-  static __device__ __forceinline__ total shuffle(const total &t, int o) {
+  static DEVICE total shuffle(const total &t, int o) {
     total other = t;
     if (WHAT & REDUCE_MIN)
       other.least = t.least.shuffle(o);
@@ -383,7 +368,7 @@ struct reduce_op : plain_op {
     }
     return other;
   }
-  static __device__ __forceinline__ void merge(total &t, const total &other) {
+  static DEVICE void merge(total &t, const total &other) {
     if (WHAT & REDUCE_MIN)
       t.least.merge(other.least);
     if (WHAT & REDUCE_MAX)
@@ -392,13 +377,11 @@ struct reduce_op : plain_op {
     t.moments.square += other.moments.square;
   }
 
-  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
-                                       int f) const {
+  DEVICE void keep(const total (&t)[VEC], int slot, int f) const {
     unroll<VEC>([&](int i) { t[i].keep(p, slot, f + i); });
   }
 
-  __device__ __forceinline__ void store(const total (&t)[VEC], int row,
-                                        int degree, int f) const {
+  DEVICE void store(const total (&t)[VEC], int row, int degree, int f) const {
     constexpr bool pna = (WHAT & REDUCE_ALL) == REDUCE_ALL;
     if (WHAT & REDUCE_MIN) {
       extreme<true, ARG, A> x[VEC];

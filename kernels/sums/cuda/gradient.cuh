@@ -15,13 +15,13 @@ template <typename X, int VEC> struct words {
   static constexpr int P = sizeof(X) * VEC > 16 ? sizeof(X) * VEC / 16 : 1;
   packed<X, VEC / P> part[P];
 
-  __device__ __forceinline__ void load(const X *from, bool on) {
+  DEVICE void load(const X *from, bool on) {
     unroll<P>([&](int k) {
       clear(part[k]);
       load_if<VEC / P>(part[k], from + k * (VEC / P), on);
     });
   }
-  __device__ __forceinline__ X operator[](int i) const {
+  DEVICE X operator[](int i) const {
     return part[i / (VEC / P)].item[i % (VEC / P)];
   }
 };
@@ -59,20 +59,20 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
   const lane_features<VEC, L, 1, W> features;
   const lane_table<T, VEC, L, 1, W> grad, grad2, mean;
 
-  __device__ __forceinline__ explicit gradient_op(const gather_params &params)
+  DEVICE explicit gradient_op(const gather_params &params)
       : p(params), features(params),
         grad(params, BOTH ? params.grad_min : params.table, features),
         grad2(params, params.grad_max, features),
         mean(params, params.mean_out, features) {}
 
-  __device__ __forceinline__ void begin(state &z, int row, int) const {
+  DEVICE void begin(state &z, int row, int) const {
     sums::clear_sums(z);
     unroll<VEC>([&](int i) { z.own[i] = A(0); });
     if (SPREAD && features.has(0) && p.schedule.rows > 0)
       load_row<T, VEC>(z.own, p, p.own, row, features.at(0));
   }
 
-  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+  DEVICE note look(const edge_ahead &e, bool live) const {
     note n = {e.id.x, e.id.x + 2};
     if constexpr (PICK)
       load_number_if(n.first,
@@ -83,8 +83,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
   }
 
   template <int U>
-  __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
-                                       int sides) const {
+  DEVICE void pass(mark (&m)[U], const note &n, int from, int sides) const {
     if constexpr (PICK) {
       unroll<U>([&](int u) {
         m[u].position =
@@ -94,8 +93,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
     }
   }
 
-  template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+  template <bool WHOLE> DEVICE void load(edge &x, int j, bool live) const {
     const bool on = live && features.has(0);
     const int64_t at = int64_t(j) * p.width + features.readable(0);
     if (PICK) {
@@ -113,8 +111,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
 
   /* Gradients of extremes are read only where the edge was the extreme. */
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &x, int j, const mark &m,
-                                        bool live) const {
+  DEVICE void fetch(edge &x, int j, const mark &m, bool live) const {
     if (PICK) {
       bool hit = false, hit2 = false;
       unroll<VEC>([&](int i) {
@@ -126,19 +123,16 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
         grad2.template load<false>(x.grad2, j, 0, live && hit2);
     }
   }
-  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
-  }
+  DEVICE void start(state &, const edge &, int, int) const {}
 
   template <bool WHOLE, int U>
-  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
-                                       const mark (&m)[U], int, int sides,
-                                       int left) const {
+  DEVICE void step(state &z, const edge (&x)[U], const mark (&m)[U], int,
+                   int sides, int left) const {
     unroll<U>([&](int u) { add<WHOLE>(z, x[u], m[u], u * sides < left); });
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void add(state &z, const edge &x, const mark &m,
-                                      bool live) const {
+  DEVICE void add(state &z, const edge &x, const mark &m, bool live) const {
     if (!WHOLE && !live)
       return;
     unroll<VEC>([&](int i) {
@@ -156,12 +150,10 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
     });
   }
 
-  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
-                                       int f) const {
+  DEVICE void keep(const total (&t)[VEC], int slot, int f) const {
     sums::keep_sums(p, t, slot, f);
   }
-  __device__ __forceinline__ void store(const total (&t)[VEC], int row, int,
-                                        int f) const {
+  DEVICE void store(const total (&t)[VEC], int row, int, int f) const {
     sums::template store_sums<T>(p, t, row, f, A(1));
   }
 };

@@ -13,9 +13,9 @@ namespace dfgnn {
  * adds every n-th result; then the slices' sums are added, always in the same
  * order. */
 template <typename T, int PARTS, int VEC, class Slots>
-__device__ __forceinline__ void
-merge_row(const gather_params &p, const feature_tensor &to, int part,
-          int columns, int row, int count, const Slots &slot_of) {
+DEVICE void merge_row(const gather_params &p, const feature_tensor &to,
+                      int part, int columns, int row, int count,
+                      const Slots &slot_of) {
   using A = accumulator_t<T>;
   __shared__ exact_sum<A> sums[VEC][MERGE_THREADS];
   const int slices = MERGE_THREADS / columns;
@@ -74,12 +74,12 @@ template <int WHAT, typename A> struct merged {
   extreme<false, ARG, A> most;
   double count, mean, square;
 
-  __device__ __forceinline__ void begin() {
+  DEVICE void begin() {
     least.begin(kNoEdge);
     most.begin(kNoEdge);
     count = mean = square = 0;
   }
-  __device__ __forceinline__ void merge(const merged &o) {
+  DEVICE void merge(const merged &o) {
     least.merge(o.least);
     most.merge(o.most);
     if (o.count == 0)
@@ -95,7 +95,7 @@ template <int WHAT, typename A> struct merged {
     mean = (count * mean + o.count * o.mean) / n; /* infinities stay */
     count = n;
   }
-  __device__ __forceinline__ void add(const reduced<WHAT, A> &x, int edges) {
+  DEVICE void add(const reduced<WHAT, A> &x, int edges) {
     merged o;
     o.least = x.least;
     o.most = x.most;

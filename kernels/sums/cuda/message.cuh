@@ -77,12 +77,12 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   const lane_table<T, VEC, L, C, W> table, gate_table;
   const grades_t grades;
 
-  __device__ __forceinline__ explicit message_op(const gather_params &params)
+  DEVICE explicit message_op(const gather_params &params)
       : p(params), features(params), table(params, params.table, features),
         gate_table(params, GATED ? params.far_gate : params.table, features),
         grades(params, ROWS ? params.own : params.table) {}
 
-  __device__ __forceinline__ void begin(state &z, int row, int) const {
+  DEVICE void begin(state &z, int row, int) const {
     sums::clear_sums(z);
     z.after = A(1);
     if (PASS == SUMS_COLUMNS && p.row_scale && p.schedule.rows > 0)
@@ -99,7 +99,7 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   }
 
   /* The gates of a row. */
-  __device__ __forceinline__ void load_gates(A (&gate)[G][VEC], int row) const {
+  DEVICE void load_gates(A (&gate)[G][VEC], int row) const {
     unroll<G>([&](int c) {
       unroll<VEC>([&](int i) { gate[c][i] = A(0); });
       if constexpr (GATED)
@@ -108,7 +108,7 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
     });
   }
 
-  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+  DEVICE note look(const edge_ahead &e, bool live) const {
     note n = {A(live ? 1 : 0), e.edge(), 0};
     if constexpr (GRADE == 0)
       load_number_if(n.scale,
@@ -123,8 +123,7 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   }
 
   template <int U>
-  __device__ __forceinline__ void pass(mark (&to)[U], const note &n, int from,
-                                       int sides) const {
+  DEVICE void pass(mark (&to)[U], const note &n, int from, int sides) const {
     unroll<U>([&](int u) {
       to[u] = {A(1), __shfl_sync(kFullMask, n.id, from + u * sides), 0};
       if constexpr (GRADE == 0)
@@ -136,8 +135,7 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
     });
   }
 
-  template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+  template <bool WHOLE> DEVICE void load(edge &x, int j, bool live) const {
     if constexpr (COLUMNS)
       grades.template load<WHOLE>(x.grades, j, live);
     unroll<C>([&](int c) {
@@ -150,13 +148,12 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   }
 
   /* The position of feature f of an edge in [E, width]. */
-  __device__ __forceinline__ int64_t place(int64_t id, int f) const {
+  DEVICE int64_t place(int64_t id, int f) const {
     return id * p.width + (VEC > 1 ? f : heads_first(p, f));
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &x, int, const mark &n,
-                                        bool live) const {
+  DEVICE void fetch(edge &x, int, const mark &n, bool live) const {
     if constexpr (GIVEN) {
       unroll<C>([&](int c) {
         clear(x.attr[c]);
@@ -167,14 +164,12 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
       });
     }
   }
-  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
-  }
+  DEVICE void start(state &, const edge &, int, int) const {}
 
   /* The projected parts of U edges: those of the gate or sum, then those of the
    * value. */
   template <int U>
-  __device__ __forceinline__ void project(A (&part)[U][PARTS][C][VEC],
-                                          const mark (&n)[U]) const {
+  DEVICE void project(A (&part)[U][PARTS][C][VEC], const mark (&n)[U]) const {
     if constexpr (PROJECTED) {
       const A *matrix = static_cast<const A *>(p.matrix);
       const T *attr = static_cast<const T *>(p.attr);
@@ -201,8 +196,7 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   }
 
   /* The lane's features of a row of the matrix. */
-  __device__ __forceinline__ void load_matrix(A (&w)[C][VEC],
-                                              const A *row) const {
+  DEVICE void load_matrix(A (&w)[C][VEC], const A *row) const {
     constexpr int N = VEC > 4 ? 4 : VEC;
     unroll<C>([&](int c) {
 #pragma unroll
@@ -216,13 +210,13 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   /* The operands of one number of a message. */
   struct inputs {
     A x, gates, part;
-    __device__ __forceinline__ A message() const {
+    DEVICE A message() const {
       return term_of<SUMS_FORWARD, GATED>(x, gates, part, A(0)).value;
     }
   };
-  __device__ __forceinline__ static inputs
-  inputs_of(const A (&own)[O][VEC], const A (&gate)[G][VEC], const edge &x,
-            const A (&part)[PARTS][C][VEC], int c, int i) {
+  DEVICE static inputs inputs_of(const A (&own)[O][VEC],
+                                 const A (&gate)[G][VEC], const edge &x,
+                                 const A (&part)[PARTS][C][VEC], int c, int i) {
     inputs in;
     if constexpr (COLUMNS)
       in.x = own[c][i];
@@ -239,9 +233,8 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
     return in;
   }
 
-  __device__ __forceinline__ void
-  add_terms(state &z, const edge &x, const mark &n, int position,
-            const A (&part)[PARTS][C][VEC]) const {
+  DEVICE void add_terms(state &z, const edge &x, const mark &n, int position,
+                        const A (&part)[PARTS][C][VEC]) const {
     unroll<C>([&](int c) {
       A grad_attr[VEC];
       unroll<VEC>([&](int i) {
@@ -270,8 +263,8 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void add(state &z, const edge &x, const mark &n,
-                                      int position, bool live) const {
+  DEVICE void add(state &z, const edge &x, const mark &n, int position,
+                  bool live) const {
     if (!WHOLE && !live)
       return;
     A part[1][PARTS][C][VEC];
@@ -282,9 +275,8 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
 
   /* Edges beyond the row, which lanes did not read, are skipped. */
   template <bool WHOLE, int U>
-  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
-                                       const mark (&n)[U], int position,
-                                       int sides, int left) const {
+  DEVICE void step(state &z, const edge (&x)[U], const mark (&n)[U],
+                   int position, int sides, int left) const {
     A part[U][PARTS][C][VEC];
     project(part, n);
     unroll<U>([&](int u) {
@@ -293,12 +285,10 @@ struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
     });
   }
 
-  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
-                                       int f) const {
+  DEVICE void keep(const total (&t)[VEC], int slot, int f) const {
     sums::keep_sums(p, t, slot, f);
   }
-  __device__ __forceinline__ void store(const total (&t)[VEC], int row,
-                                        int degree, int f) const {
+  DEVICE void store(const total (&t)[VEC], int row, int degree, int f) const {
     sums::template store_sums<T>(p, t, row, f, spmm_factor<A>(p, row, degree));
   }
 };

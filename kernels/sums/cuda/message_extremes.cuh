@@ -30,38 +30,33 @@ struct message_reduce_op : reduce_op<T, VEC_, L, C, FIND, W> {
 
   const sender_t sender;
 
-  __device__
-      __forceinline__ explicit message_reduce_op(const gather_params &params)
+  DEVICE explicit message_reduce_op(const gather_params &params)
       : base(params), sender(params) {}
 
-  __device__ __forceinline__ void begin(state &z, int row, int first) const {
+  DEVICE void begin(state &z, int row, int first) const {
     base::begin(z, row, first);
     sender.load_gates(z.gate, row);
     z.shifted = false;
   }
-  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+  DEVICE note look(const edge_ahead &e, bool live) const {
     return sender.look(e, live);
   }
   template <int U>
-  __device__ __forceinline__ void pass(mark (&to)[U], const note &n, int from,
-                                       int sides) const {
+  DEVICE void pass(mark (&to)[U], const note &n, int from, int sides) const {
     sender.pass(to, n, from, sides);
   }
-  template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+  template <bool WHOLE> DEVICE void load(edge &x, int j, bool live) const {
     sender.template load<WHOLE>(x, j, live);
   }
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &x, int j, const mark &n,
-                                        bool live) const {
+  DEVICE void fetch(edge &x, int j, const mark &n, bool live) const {
     sender.template fetch<WHOLE>(x, j, n, live);
   }
-  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
-  }
+  DEVICE void start(state &, const edge &, int, int) const {}
 
-  __device__ __forceinline__ static A
-  message(const state &z, const edge &x,
-          const A (&part)[sender_t::PARTS][C][VEC], int c, int i) {
+  DEVICE static A message(const state &z, const edge &x,
+                          const A (&part)[sender_t::PARTS][C][VEC], int c,
+                          int i) {
     const A own[sender_t::O][VEC] = {};
     return sender_t::inputs_of(own, z.gate, x, part, c, i).message();
   }
@@ -69,9 +64,8 @@ struct message_reduce_op : reduce_op<T, VEC_, L, C, FIND, W> {
   /* All lanes come here together, so that the first message of the first side
    * can shift all sides. */
   template <bool WHOLE, int U>
-  __device__ __forceinline__ void step(state &z, const edge (&x)[U],
-                                       const mark (&n)[U], int position,
-                                       int sides, int left) const {
+  DEVICE void step(state &z, const edge (&x)[U], const mark (&n)[U],
+                   int position, int sides, int left) const {
     A part[U][sender_t::PARTS][C][VEC];
     sender.project(part, n);
     if constexpr ((FIND & REDUCE_MOMENTS) != 0) {

@@ -15,8 +15,7 @@ namespace dfgnn {
 
 /* The position, heads first, of a row of all parts, whose features are in the
  * order of the layout. */
-template <class P>
-__device__ __forceinline__ int64_t parameter_row(const P &p, int row) {
+template <class P> DEVICE int64_t parameter_row(const P &p, int row) {
   const int f = row % p.width;
   return row - f + heads_first(p, f);
 }
@@ -56,18 +55,17 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
   A *const matrix; /* [kFields][EDGES_FEATURES] */
   A *const grad;   /* [EDGES_TILE][STRIDE] */
 
-  __device__ __forceinline__ edges_tile(const message_edges_params &params,
-                                        A *shared)
+  DEVICE edges_tile(const message_edges_params &params, A *shared)
       : p(params), attr(shared), matrix(attr + EDGES_TILE * kFields),
         grad(matrix + kFields * EDGES_FEATURES) {}
 
   /* The first number of a row of the matrix. */
-  __device__ __forceinline__ const A *matrix_at(int field, int which) const {
+  DEVICE const A *matrix_at(int field, int which) const {
     return static_cast<const A *>(p.matrix) +
            (int64_t(field) * PARTS + which) * p.width;
   }
 
-  __device__ __forceinline__ void load_matrix(int first, int which) const {
+  DEVICE void load_matrix(int first, int which) const {
     for (int k = threadIdx.x; k < kFields * EDGES_FEATURES;
          k += EDGES_THREADS) {
       const int field = k / EDGES_FEATURES, f = first + k % EDGES_FEATURES;
@@ -75,7 +73,7 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
     }
   }
 
-  __device__ __forceinline__ void load_attr(int64_t first) const {
+  DEVICE void load_attr(int64_t first) const {
     for (int k = threadIdx.x; k < EDGES_TILE * kFields; k += EDGES_THREADS) {
       const int field = k % kFields;
       const int64_t e = first + k / kFields;
@@ -87,22 +85,18 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
   }
 
   /* The position of feature f within a node of a tensor. */
-  __device__ __forceinline__ int64_t place(const feature_tensor &t,
-                                           int f) const {
+  DEVICE int64_t place(const feature_tensor &t, int f) const {
     const int i = heads_first(p, f);
     return i / p.dim * t.head + i % p.dim * t.feature;
   }
-  __device__ __forceinline__ A number(const feature_tensor &t, int node,
-                                      int64_t at) const {
+  DEVICE A number(const feature_tensor &t, int node, int64_t at) const {
     const char *row =
         static_cast<const char *>(t.data) + int64_t(node) * t.node_bytes;
     return widen(one_number(reinterpret_cast<const T *>(row) + at));
   }
-  static __device__ __forceinline__ T one_number(const T *x) {
-    return load_packed<1>(x).item[0];
-  }
+  static DEVICE T one_number(const T *x) { return load_packed<1>(x).item[0]; }
 
-  __device__ __forceinline__ A factor(int row, int column) const {
+  DEVICE A factor(int row, int column) const {
     const A r =
         p.scale_dst ? __ldg(static_cast<const A *>(p.scale_dst) + row) : A(1);
     return p.scale_src ? r * __ldg(static_cast<const A *>(p.scale_src) + column)
@@ -112,8 +106,7 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
   /* Adds up a thread's numbers of a part: row(w, k) reads the matrix's numbers
    * of field k at the thread's features. */
   template <class Row>
-  __device__ __forceinline__ void project(A (&part)[kQuad][kQuad], int e0,
-                                          const Row &row) const {
+  DEVICE void project(A (&part)[kQuad][kQuad], int e0, const Row &row) const {
 #pragma unroll 4
     for (int k = 0; k < kFields; ++k) {
       A w[kQuad];
@@ -127,8 +120,8 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
 
   /* The gradient of message m at a position of a row; f: the feature, in the
    * order of the layout; grad_at: its position in a node of the gradient. */
-  __device__ __forceinline__ A grade(int row, int position, int f,
-                                     int64_t grad_at, A scale, A m) const {
+  DEVICE A grade(int row, int position, int f, int64_t grad_at, A scale,
+                 A m) const {
     if constexpr (!PICK)
       return scale * number(p.grad_out, row, grad_at);
     const int64_t at = int64_t(row) * p.width + f;
@@ -147,8 +140,7 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
 
   /* Computes the gradients of part `which`, whose matrix is loaded: a thread
    * takes four features of four edges. */
-  __device__ __forceinline__ void compute(int64_t first_edge, int first_feature,
-                                          int which) const {
+  DEVICE void compute(int64_t first_edge, int first_feature, int which) const {
     constexpr int kQuads = EDGES_FEATURES / kQuad;
     const int f0 = threadIdx.x % kQuads * kQuad;
     const int e0 = threadIdx.x / kQuads * kQuad;

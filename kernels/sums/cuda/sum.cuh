@@ -11,13 +11,13 @@ namespace dfgnn {
 template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
   A sum, lost;
 
-  __device__ __forceinline__ void add(A x) {
+  DEVICE void add(A x) {
     const A t = sum + x;
     lost += x - (t - sum);
     sum = t;
   }
   /* In an infinite sum, `lost` is NaN. */
-  __device__ __forceinline__ A value(A more) const {
+  DEVICE A value(A more) const {
     return lost - lost == A(0) ? sum + (lost + more) : sum + more;
   }
 };
@@ -25,8 +25,8 @@ template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
 /* Moves the sums so far to `older`, which a lane seldom needs and keeps in
  * local memory, to spare registers. */
 template <typename A, int C, int VEC>
-__device__ __forceinline__ void
-fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
+DEVICE void fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC],
+                      bool &folded) {
   exact_sum<A> *at = in_memory(older);
   exact_sum<A> old[C * VEC] = {};
   if (folded) {
@@ -41,9 +41,8 @@ fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
 }
 
 template <typename A, int C, int VEC>
-__device__ __forceinline__ void
-close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
-           exact_sum<A> (&older)[C * VEC], bool folded) {
+DEVICE void close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
+                       exact_sum<A> (&older)[C * VEC], bool folded) {
   const exact_sum<A> *at = in_memory(older);
   unroll<C * VEC>([&](int k) {
     const A x = now[k / VEC][k % VEC];
@@ -65,47 +64,45 @@ template <typename A, int VEC, int C, int SUMS> struct row_sums : plain_op {
     A sum[SUMS];
   };
 
-  static __device__ __forceinline__ void clear_sums(state &z) {
+  static DEVICE void clear_sums(state &z) {
     z.folded = false;
     unroll<SUMS, C, VEC>([&](int s, int c, int i) { z.now[s][c][i] = A(0); });
   }
-  __device__ __forceinline__ void fold(state &z, older &old, int, int,
-                                       int) const {
+  DEVICE void fold(state &z, older &old, int, int, int) const {
     const bool folded = z.folded;
     unroll<SUMS>([&](int s) {
       z.folded = folded;
       fold_sums(z.now[s], old.sums[s], z.folded);
     });
   }
-  __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
-                                        older &old, bool) const {
+  DEVICE void close(total (&t)[C][VEC], const state &z, older &old,
+                    bool) const {
     unroll<SUMS>([&](int s) {
       A sums[C][VEC];
       close_sums(sums, z.now[s], old.sums[s], z.folded);
       unroll<C, VEC>([&](int c, int i) { t[c][i].sum[s] = sums[c][i]; });
     });
   }
-  static __device__ __forceinline__ total shuffle(total t, int o) {
+  static DEVICE total shuffle(total t, int o) {
     total other;
     unroll<SUMS>(
         [&](int s) { other.sum[s] = __shfl_xor_sync(kFullMask, t.sum[s], o); });
     return other;
   }
-  static __device__ __forceinline__ void merge(total &t, total other) {
+  static DEVICE void merge(total &t, total other) {
     unroll<SUMS>([&](int s) { t.sum[s] += other.sum[s]; });
   }
 
-  static __device__ __forceinline__ void
-  keep_sums(const gather_params &p, const total (&t)[VEC], int slot, int f) {
+  static DEVICE void keep_sums(const gather_params &p, const total (&t)[VEC],
+                               int slot, int f) {
     unroll<SUMS>([&](int s) {
       A *to = part_of<SUMS, A>(p, slot, s, f);
       unroll<VEC>([&](int i) { to[i] = t[i].sum[s]; });
     });
   }
   template <typename T>
-  static __device__ __forceinline__ void store_sums(const gather_params &p,
-                                                    const total (&t)[VEC],
-                                                    int row, int f, A factor) {
+  static DEVICE void store_sums(const gather_params &p, const total (&t)[VEC],
+                                int row, int f, A factor) {
     unroll<SUMS>([&](int s) {
       const feature_tensor &to = s ? p.out_gate : p.out;
       A y[VEC];
@@ -118,8 +115,7 @@ template <typename A, int VEC, int C, int SUMS> struct row_sums : plain_op {
 
 /* Loads a number if `on`, predicated, so that no load waits for another's
  * branch. */
-template <typename N>
-__device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
+template <typename N> DEVICE void load_number_if(N &x, const N *p, bool on) {
   if constexpr (sizeof(N) == 4) {
     unsigned bits = reinterpret_cast<unsigned &>(x);
     ptx::load_if(bits, p, on);
@@ -135,20 +131,18 @@ __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
 template <typename T> struct widening { static constexpr unsigned kOne = 0; };
 template <> struct widening<half_t> {
   static constexpr unsigned kOne = 0x3c00;
-  static __device__ __forceinline__ void add(float *to, unsigned x, unsigned y,
-                                             unsigned ones) {
+  static DEVICE void add(float *to, unsigned x, unsigned y, unsigned ones) {
     ptx::mma_flat_f16(to, x, y, ones);
   }
 };
 template <> struct widening<bfloat_t> {
   static constexpr unsigned kOne = 0x3f80;
-  static __device__ __forceinline__ void add(float *to, unsigned x, unsigned y,
-                                             unsigned ones) {
+  static DEVICE void add(float *to, unsigned x, unsigned y, unsigned ones) {
     ptx::mma_flat_bf16(to, x, y, ones);
   }
 };
 /* The lane's part of the diagonal (cuda_mma.cuh). */
-template <typename T> __device__ __forceinline__ unsigned ones_of_lane() {
+template <typename T> DEVICE unsigned ones_of_lane() {
   const int lane = ptx::lane_id(), column = lane / 4 - 2 * (lane & 3);
   return column == 0   ? widening<T>::kOne
          : column == 1 ? widening<T>::kOne << 16
@@ -167,8 +161,7 @@ constexpr bool adds_by_products() {
 
 /* The factor of a row's sums. */
 template <typename A>
-__device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
-                                         int degree) {
+DEVICE A spmm_factor(const gather_params &p, int row, int degree) {
   A factor = p.mean ? A(1) / A(max(degree, 1)) : A(1);
   if (p.row_scale && degree > 0)
     factor *= __ldg(static_cast<const A *>(p.row_scale) + row);
@@ -208,7 +201,7 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
   const unsigned ones;
   int head[F];
 
-  __device__ __forceinline__ explicit spmm_op(const gather_params &params)
+  DEVICE explicit spmm_op(const gather_params &params)
       : p(params), features(params), table(params, params.table, features),
         ones(ones_of_lane<T>()) {
     unroll<F>([&](int c) {
@@ -219,11 +212,9 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
     });
   }
 
-  __device__ __forceinline__ void begin(state &z, int, int) const {
-    sums::clear_sums(z);
-  }
+  DEVICE void begin(state &z, int, int) const { sums::clear_sums(z); }
 
-  __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
+  DEVICE note look(const edge_ahead &e, bool live) const {
     note n;
     n.weight = live && (FACTOR == FACTOR_HEADS || !p.weights) ? A(1) : A(0);
     n.scale = A(1);
@@ -241,8 +232,7 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
   }
 
   template <int U>
-  __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
-                                       int sides) const {
+  DEVICE void pass(mark (&m)[U], const note &n, int from, int sides) const {
     if constexpr (FACTOR == FACTOR_HEADS) {
       note each[U];
       unroll<U>([&](int u) {
@@ -270,21 +260,17 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
     }
   }
 
-  template <bool WHOLE>
-  __device__ __forceinline__ void load(edge &x, int j, bool live) const {
+  template <bool WHOLE> DEVICE void load(edge &x, int j, bool live) const {
     unroll<C>([&](int c) {
       table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
     });
   }
   template <bool WHOLE>
-  __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
-  }
-  __device__ __forceinline__ void start(state &, const edge &, int, int) const {
-  }
+  DEVICE void fetch(edge &, int, const mark &, bool) const {}
+  DEVICE void start(state &, const edge &, int, int) const {}
 
   /* Adds an edge to the sum of a step. */
-  __device__ __forceinline__ static A part(A sum, const edge &x, const mark &m,
-                                           int c, int i) {
+  DEVICE static A part(A sum, const edge &x, const mark &m, int c, int i) {
     const A y = widen(x.x[c].item[i]);
     return FACTOR == FACTOR_NONE
                ? sum + y
@@ -292,8 +278,8 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
   }
 
   template <bool WHOLE>
-  __device__ __forceinline__ void add(state &z, const edge &x, const mark &m,
-                                      int, bool live) const {
+  DEVICE void add(state &z, const edge &x, const mark &m, int,
+                  bool live) const {
     if (!WHOLE && !live)
       return;
     unroll<C, VEC>([&](int c, int i) {
@@ -303,7 +289,7 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
 
   /* Has a lane of the warp totals that are not finite?  Zeros of the diagonal
    * times what is not finite are NaN, in other lanes, too. */
-  static __device__ __forceinline__ bool spoilt(const total (&t)[C][VEC]) {
+  static DEVICE bool spoilt(const total (&t)[C][VEC]) {
     A zero = A(0);
     unroll<C, VEC>([&](int c, int i) { zero += A(0) * t[c][i].sum[0]; });
     return __any_sync(kFullMask, zero != A(0));
@@ -311,8 +297,8 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
 
   /* Edges beyond the row add zero times zero. */
   template <bool WHOLE, int U>
-  __device__ __forceinline__ void
-  step(state &z, const edge (&x)[U], const mark (&m)[U], int, int, int) const {
+  DEVICE void step(state &z, const edge (&x)[U], const mark (&m)[U], int, int,
+                   int) const {
     if constexpr (kProducts) {
       unroll<U, C>([&](int u, int c) {
         const uint4 v = x[u].x[c].bits;
@@ -333,12 +319,10 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
     });
   }
 
-  __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
-                                       int f) const {
+  DEVICE void keep(const total (&t)[VEC], int slot, int f) const {
     sums::keep_sums(p, t, slot, f);
   }
-  __device__ __forceinline__ void store(const total (&t)[VEC], int row,
-                                        int degree, int f) const {
+  DEVICE void store(const total (&t)[VEC], int row, int degree, int f) const {
     sums::template store_sums<T>(p, t, row, f, spmm_factor<A>(p, row, degree));
   }
 };

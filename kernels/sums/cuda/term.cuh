@@ -12,7 +12,7 @@ namespace dfgnn {
 /* sigma(z) and 1 - sigma(z). */
 template <typename A> struct sigmoid {
   A on, off;
-  __device__ __forceinline__ explicit sigmoid(A z) {
+  DEVICE explicit sigmoid(A z) {
     const A small = exp2_fast(-fabs(z) * A(kLog2e));
     const A large = reciprocal(A(1) + small);
     on = z > A(0) ? large : small * large;
@@ -29,8 +29,7 @@ template <typename A> struct message_term { A value, gate; };
  * nodes' gates; part: the edge's part of the gate or sum; grad: the gradient of
  * the message, of a backward pass. */
 template <int PASS, bool GATED, typename A>
-__device__ __forceinline__ message_term<A> term_of(A x, A gates, A part,
-                                                   A grad) {
+DEVICE message_term<A> term_of(A x, A gates, A part, A grad) {
   if constexpr (!GATED) {
     const A sum = x + part;
     if (PASS == SUMS_FORWARD)
@@ -73,15 +72,13 @@ struct message_grades {
   const lane_features<VEC, L, C, W> features;
   const lane_table<T, VEC, L, C, W> grad, grad2, mean;
 
-  __device__ __forceinline__ message_grades(const gather_params &params,
-                                            const feature_tensor &out)
+  DEVICE message_grades(const gather_params &params, const feature_tensor &out)
       : p(params), features(params),
         grad(params, MOMENTS ? params.grad_min : out, features),
         grad2(params, MOMENTS ? params.grad_max : out, features),
         mean(params, MOMENTS ? params.mean_out : out, features) {}
 
-  template <bool WHOLE>
-  __device__ __forceinline__ void load(read &x, int node, bool live) const {
+  template <bool WHOLE> DEVICE void load(read &x, int node, bool live) const {
     unroll<C>([&](int c) {
       const bool on = live && features.has(c);
       const int64_t at = int64_t(node) * p.width + features.readable(c);
@@ -99,8 +96,8 @@ struct message_grades {
   }
 
   /* The gradient of message m at a position of the row. */
-  __device__ __forceinline__ static A grade(const read &x, int c, int i,
-                                            A scale, int position, A m) {
+  DEVICE static A grade(const read &x, int c, int i, A scale, int position,
+                        A m) {
     const A g = widen(x.grad[c].item[i]);
     if constexpr (!PICK)
       return scale * g;
@@ -116,8 +113,7 @@ struct message_grades {
 };
 
 /* The position, heads first, of feature f of the layout. */
-template <class P>
-__device__ __forceinline__ int heads_first(const P &p, int f) {
+template <class P> DEVICE int heads_first(const P &p, int f) {
   return p.heads_inner ? f % p.heads * p.dim + f / p.heads : f;
 }
 

@@ -13,8 +13,8 @@
 namespace dfgnn {
 
 template <typename T, int VEC>
-__device__ __forceinline__ const T *features_at(const feature_tensor &t,
-                                                int node, int head, int d) {
+DEVICE const T *features_at(const feature_tensor &t, int node, int head,
+                            int d) {
   const T *row = reinterpret_cast<const T *>(static_cast<const char *>(t.data) +
                                              int64_t(node) * t.node_bytes);
   return row + head * t.head + (VEC > 1 ? int64_t(d) : d * t.feature);
@@ -22,9 +22,9 @@ __device__ __forceinline__ const T *features_at(const feature_tensor &t,
 
 /* Lanes whose features are beyond the head get zeros. */
 template <typename T, int VEC, int L, int C>
-__device__ __forceinline__ void
-read_features(packed<T, VEC> (&x)[C], const weigh_params &p,
-              const feature_tensor &t, int node, int head, int d, bool live) {
+DEVICE void read_features(packed<T, VEC> (&x)[C], const weigh_params &p,
+                          const feature_tensor &t, int node, int head, int d,
+                          bool live) {
   unroll<C>([&](int c) {
     const int at = d + c * L * VEC;
     const bool on = live && at < p.dim;
@@ -34,7 +34,7 @@ read_features(packed<T, VEC> (&x)[C], const weigh_params &p,
 }
 
 /* The row of an edge: the last that begins at or before it. */
-__device__ __forceinline__ int row_of_edge(const weigh_params &p, int64_t e) {
+DEVICE int row_of_edge(const weigh_params &p, int64_t e) {
   int low = 0, high = p.rows;
   while (high - low > 1) {
     const int middle = low + (high - low) / 2;
