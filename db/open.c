@@ -130,11 +130,10 @@ dfgnn_status dfgnn__store_check(dfgnn_store *store) {
 /* ---- opening ------------------------------------------------------------- */
 
 static dfgnn_status open_memory(dfgnn_store *store) {
-  dfgnn_status status = dfgnn__store_connect(
-      store, store->path, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  if (!status)
-    status = dfgnn__store_pragmas(store);
-  return status ? status : dfgnn__schema_create(store);
+  DFGNN_TRY(dfgnn__store_connect(store, store->path, "",
+                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  DFGNN_TRY(dfgnn__store_pragmas(store));
+  return dfgnn__schema_create(store);
 }
 
 static void note_file(int64_t *size, int64_t *modified_ns, uint64_t *inode,
@@ -395,23 +394,17 @@ static dfgnn_status open_bytes(dfgnn_store *store, const void *bytes,
       SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_READONLY);
   if (rc)
     return dfgnn__store_fail(store, rc, "cannot be read");
-  status = inspect(&h, store);
-  if (!status)
-    status = dfgnn__store_pragmas(store);
-  if (!status)
-    status = quick_check(store);
-  if (!status)
-    status = dfgnn__schema_check(store);
-  return status;
+  DFGNN_TRY(inspect(&h, store));
+  DFGNN_TRY(dfgnn__store_pragmas(store));
+  DFGNN_TRY(quick_check(store));
+  return dfgnn__schema_check(store);
 }
 
 dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
                                      const void *bytes, size_t size) {
   dfgnn_store *store = NULL;
-  dfgnn_status status = allocate(&store, path);
-  if (status)
-    return status;
-  status = open_bytes(store, bytes, size);
+  DFGNN_TRY(allocate(&store, path));
+  dfgnn_status status = open_bytes(store, bytes, size);
   if (status)
     dfgnn__store_close(store);
   else

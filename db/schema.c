@@ -206,12 +206,8 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query) {
 static dfgnn_status check_version(dfgnn_store *store) {
   const int ours = DFGNN_SCHEMA_VERSION;
   int64_t application = 0, version = 0;
-  dfgnn_status status =
-      read_number(store, &application, "PRAGMA application_id");
-  if (!status)
-    status = read_number(store, &version, "PRAGMA user_version");
-  if (status)
-    return status;
+  DFGNN_TRY(read_number(store, &application, "PRAGMA application_id"));
+  DFGNN_TRY(read_number(store, &version, "PRAGMA user_version"));
   if (application != DFGNN_APPLICATION_ID)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: an SQLite database of another application",

@@ -86,9 +86,9 @@ static dfgnn_status read_line(void *bytes, size_t size, const char *path,
                               const char *kind) {
   int64_t bytes_there;
   int fd;
-  dfgnn_status status =
-      dfgnn__file_or_pipe_open(&fd, &bytes_there, path, KEY_OR_SIGNATURE);
-  return status ? status : take_line(bytes, size, fd, path, kind);
+  DFGNN_TRY(
+      dfgnn__file_or_pipe_open(&fd, &bytes_there, path, KEY_OR_SIGNATURE));
+  return take_line(bytes, size, fd, path, kind);
 }
 
 static dfgnn_status suffixed(char name[PATH_MAX], const char *path,
@@ -114,11 +114,10 @@ static dfgnn_status read_store(unsigned char **bytes, size_t *size,
   int64_t bytes_there;
   int fd;
   unsigned char *all = NULL;
-  dfgnn_status status = suffixed(name, path, "-wal");
-  if (status)
-    return status;
+  DFGNN_TRY(suffixed(name, path, "-wal"));
   int missing = access(path, F_OK) && errno == ENOENT;
-  status = dfgnn__file_open(&fd, &bytes_there, path, "a store file");
+  dfgnn_status status =
+      dfgnn__file_open(&fd, &bytes_there, path, "a store file");
   if (status)
     return missing ? status : DFGNN_ERROR_STORE;
   if (bytes_there > DFGNN_STORE_CAP_BYTES) {
@@ -166,16 +165,12 @@ dfgnn_status dfgnn__key_generate(const char *stem) {
   unsigned char public[crypto_sign_PUBLICKEYBYTES];
   unsigned char secret[crypto_sign_SECRETKEYBYTES];
   char public_name[PATH_MAX], secret_name[PATH_MAX];
-  dfgnn_status status = start();
-  if (!status)
-    status = suffixed(public_name, stem, ".pub");
-  if (!status)
-    status = suffixed(secret_name, stem, ".key");
-  if (status)
-    return status;
+  DFGNN_TRY(start());
+  DFGNN_TRY(suffixed(public_name, stem, ".pub"));
+  DFGNN_TRY(suffixed(secret_name, stem, ".key"));
   crypto_sign_keypair(public, secret);
-  status = write_line(secret_name, "dfgnn-secret-key", secret, sizeof secret,
-                      O_EXCL, 0600);
+  dfgnn_status status = write_line(secret_name, "dfgnn-secret-key", secret,
+                                   sizeof secret, O_EXCL, 0600);
   if (!status) {
     status = write_line(public_name, "dfgnn-public-key", public, sizeof public,
                         O_EXCL, 0644);
@@ -213,10 +208,9 @@ static dfgnn_status write_signature(const char *name, const signature *s) {
   static const dfgnn_output_kind kind = {.name = "a signature",
                                          .mark = {{0, "dfgnn-signature "}}};
   dfgnn_output output;
-  dfgnn_status status = dfgnn__output_open(&output, name, &kind);
-  if (status)
-    return status;
-  status = write_line(output.made, "dfgnn-signature", s, sizeof *s, 0, 0644);
+  DFGNN_TRY(dfgnn__output_open(&output, name, &kind));
+  dfgnn_status status =
+      write_line(output.made, "dfgnn-signature", s, sizeof *s, 0, 0644);
   output.mode = 0644;
   dfgnn_status closed = dfgnn__output_close(&output, !status);
   return status ? status : closed;
@@ -262,17 +256,15 @@ static dfgnn_status add_key(dfgnn_keys *keys, int fd, const char *path) {
   if (fd < 0)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot open: %s", path,
                        strerror(errno));
-  dfgnn_status status = dfgnn__file_or_pipe_check(fd, path, KEY_OR_SIGNATURE);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__file_or_pipe_check(fd, path, KEY_OR_SIGNATURE));
   void *grown = realloc(keys->key, (keys->count + 1) * sizeof *keys->key);
   if (!grown) {
     close(fd);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   keys->key = grown;
-  status = take_line(keys->key[keys->count], sizeof *keys->key, fd, path,
-                     "dfgnn-public-key");
+  dfgnn_status status = take_line(keys->key[keys->count], sizeof *keys->key, fd,
+                                  path, "dfgnn-public-key");
   keys->count += !status;
   return status;
 }
@@ -320,17 +312,15 @@ static dfgnn_status add_file(dfgnn_keys *keys, const char *path) {
 
 dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {
   struct stat info;
-  dfgnn_status status = start();
-  if (status)
-    return status;
+  DFGNN_TRY(start());
   dfgnn_keys *keys = calloc(1, sizeof *keys);
   if (!keys || !(keys->path = strdup(path))) {
     free(keys);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  status = !stat(path, &info) && S_ISDIR(info.st_mode)
-               ? add_directory(keys, path)
-               : add_file(keys, path);
+  dfgnn_status status = !stat(path, &info) && S_ISDIR(info.st_mode)
+                            ? add_directory(keys, path)
+                            : add_file(keys, path);
   if (!status && !keys->count)
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: has no *.pub file", path);
   if (status)
@@ -362,10 +352,8 @@ dfgnn_status dfgnn__signature_check(const char *path, const dfgnn_keys *keys,
   unsigned char message[MESSAGE_BYTES];
   signature s;
   int trusted = 0;
-  dfgnn_status status = suffixed(name, path, ".sig");
-  if (status)
-    return status;
-  status = read_line(&s, sizeof s, name, "dfgnn-signature");
+  DFGNN_TRY(suffixed(name, path, ".sig"));
+  dfgnn_status status = read_line(&s, sizeof s, name, "dfgnn-signature");
   if (status) {
     dfgnn__fail_prefix(status,
                        "%s: not signed, and only files signed with a key of "

@@ -43,10 +43,7 @@ static dfgnn_status cpu_open(dfgnn_device **device, int ordinal, int threads) {
   if (ordinal != 0)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "CPU device %d does not exist, expected cpu", ordinal);
-  dfgnn_status status =
-      dfgnn__check_range("options.threads", threads, 0, MOST_THREADS);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_range("options.threads", threads, 0, MOST_THREADS));
   dfgnn_device *d = calloc(1, sizeof *d);
   if (!d)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");

@@ -8,6 +8,7 @@
 #include "kernels/common/device_graph.h"
 #include "kernels/engine/driver.h"
 #include "lib/backend.h"
+#include "lib/base/error.h"
 
 struct dfgnn_device {
   int ordinal, units;

@@ -152,9 +152,7 @@ dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
                                   dfgnn_signature *signature,
                                   const dfgnn_graph_counts *counts,
                                   int64_t graphs, const int64_t *graph_ptr) {
-  dfgnn_status status = check_counts(matrix, counts, graphs, graph_ptr);
-  if (status)
-    return status;
+  DFGNN_TRY(check_counts(matrix, counts, graphs, graph_ptr));
   fill_signature(signature, matrix, counts);
   fill_blocks(signature, matrix, counts, graphs, graph_ptr);
   matrix->max_degree = signature->max_degree;
@@ -172,10 +170,9 @@ typedef struct analysis {
 static dfgnn_status enqueue_analysis(const dfgnn_queue *queue,
                                      const void *data) {
   const analysis *a = data;
-  dfgnn_status status = dfgnn__cuda_analyze_start(queue, a->workspace);
-  return status ? status
-                : dfgnn__cuda_analyze(queue, a->matrix, a->graphs, a->graph_ptr,
-                                      a->units, a->workspace);
+  DFGNN_TRY(dfgnn__cuda_analyze_start(queue, a->workspace));
+  return dfgnn__cuda_analyze(queue, a->matrix, a->graphs, a->graph_ptr,
+                             a->units, a->workspace);
 }
 
 dfgnn_status dfgnn__cuda_defer(dfgnn_deferred **deferred,
@@ -262,11 +259,9 @@ dfgnn_status dfgnn__cuda_signature(dfgnn_device *device, dfgnn_matrix *matrix,
                                    dfgnn_signature *signature, int64_t graphs,
                                    const int64_t *graph_ptr) {
   dfgnn_deferred *deferred;
-  dfgnn_status status =
-      dfgnn__cuda_signature_begin(device, &deferred, matrix, graphs, graph_ptr);
-  return status
-             ? status
-             : dfgnn__cuda_signature_end(device, deferred, matrix, signature);
+  DFGNN_TRY(dfgnn__cuda_signature_begin(device, &deferred, matrix, graphs,
+                                        graph_ptr));
+  return dfgnn__cuda_signature_end(device, deferred, matrix, signature);
 }
 
 dfgnn_status dfgnn__cuda_narrow_indices(dfgnn_device *device, int32_t *to,

@@ -124,28 +124,25 @@ static dfgnn_status make_long(const dfgnn_queue *queue, const void *data) {
                                  .counts = m->counts,
                                  .fault = m->fault,
                                  .list = m->list};
-  dfgnn_status status =
-      m->counts ? dfgnn__fill(queue, m->counts, 0, sizeof *m->counts)
-                : DFGNN_OK;
-  if (!status)
-    status = dfgnn__cuda_read_edges(queue, &read, l->wide);
-  return status ? status
-                : dfgnn__cuda_both_ways(queue, &to, dst, src, coo->edges,
-                                        coo->destinations, coo->sources,
-                                        m->memory + m->places.workspace);
+  DFGNN_TRY(m->counts ? dfgnn__fill(queue, m->counts, 0, sizeof *m->counts)
+                      : DFGNN_OK);
+  DFGNN_TRY(dfgnn__cuda_read_edges(queue, &read, l->wide));
+  return dfgnn__cuda_both_ways(queue, &to, dst, src, coo->edges,
+                               coo->destinations, coo->sources,
+                               m->memory + m->places.workspace);
 }
 
 static dfgnn_status make(const making *m) {
   const dfgnn_edge_list *l = m->l;
   const int is = is_short(l);
   const dfgnn_dry_run run = is ? make_short : make_long;
-  dfgnn_status status = dfgnn__cuda_prepare(
-      l->device,
-      is        ? l->wide ? DFGNN_PREPARED_SHORT64 : DFGNN_PREPARED_SHORT
-      : l->wide ? DFGNN_PREPARED_BOTH64
-                : DFGNN_PREPARED_BOTH,
-      run, m);
-  return status ? status : run(&l->queue, m);
+  DFGNN_TRY(dfgnn__cuda_prepare(l->device,
+                                is        ? l->wide ? DFGNN_PREPARED_SHORT64
+                                                    : DFGNN_PREPARED_SHORT
+                                : l->wide ? DFGNN_PREPARED_BOTH64
+                                          : DFGNN_PREPARED_BOTH,
+                                run, m));
+  return run(&l->queue, m);
 }
 
 /* ---- the result ---------------------------------------------------------- */
@@ -172,10 +169,8 @@ dfgnn_status dfgnn__cuda_sort_both_ways(dfgnn_edge_list *l,
   const int deferred = is_deferred(l);
   void *memory = NULL;
   making m = {.l = l, .places = places_of(l)};
-  dfgnn_status status =
-      dfgnn__cuda_take_on(l->device, &memory, m.places.bytes, l->queue.stream);
-  if (status)
-    return status;
+  DFGNN_TRY(
+      dfgnn__cuda_take_on(l->device, &memory, m.places.bytes, l->queue.stream));
   m.memory = memory;
   if (!coo->trusted || l->loops)
     m.counts = (dfgnn_edge_counts *)(m.memory + m.places.counts);
@@ -184,7 +179,7 @@ dfgnn_status dfgnn__cuda_sort_both_ways(dfgnn_edge_list *l,
     m.list = atomic_fetch_add(&l->device->lists, 1) + 1;
   }
   fill(sorted, &m);
-  status = make(&m);
+  dfgnn_status status = make(&m);
   l->analyzed = 0;
   l->found = deferred ? NULL : m.counts;
   if (!status)

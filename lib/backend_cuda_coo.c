@@ -171,10 +171,8 @@ static dfgnn_status guess(edge_list *l, dfgnn_sorted_edges *sorted) {
 
 static dfgnn_status bring(const edge_list *l, void **copy, const void **array,
                           size_t bytes) {
-  dfgnn_status status = take(l, copy, bytes);
-  if (status)
-    return status;
-  status = dfgnn__copy(&l->queue, *copy, *array, bytes);
+  DFGNN_TRY(take(l, copy, bytes));
+  dfgnn_status status = dfgnn__copy(&l->queue, *copy, *array, bytes);
   if (!status)
     *array = *copy;
   return status;
@@ -230,12 +228,9 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                      .sources = coo->sources,
                      .edges = coo->edges,
                      .offsets64 = coo->edges + l.loops > INT32_MAX};
-  dfgnn_status status =
-      dfgnn__check_graph_ptr(&sorted->matrix, l.graphs, coo->graph_ptr);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_ptr(&sorted->matrix, l.graphs, coo->graph_ptr));
   int entered = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_prepare(
+  dfgnn_status status = dfgnn__cuda_prepare(
       device, l.wide ? DFGNN_PREPARED_EDGES64 : DFGNN_PREPARED_EDGES,
       enqueue_both, &l);
   if (!status && !coo->on_device) {

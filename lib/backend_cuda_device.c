@@ -14,11 +14,9 @@ dfgnn_status dfgnn__cuda_prepare(dfgnn_device *device, unsigned kind,
   if (atomic_load_explicit(&device->prepared, memory_order_relaxed) &
       1u << kind)
     return DFGNN_OK;
-  dfgnn_status status = dfgnn__programs_create(&list);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__programs_create(&list));
   const dfgnn_queue dry = {.list = list};
-  status = run(&dry, data);
+  dfgnn_status status = run(&dry, data);
   if (!status)
     status = dfgnn__engine_prepare(device->engine, list, 0, NULL);
   if (!status)

@@ -10,11 +10,8 @@ static dfgnn_status refuse_edge(const dfgnn_edge_list *l, const char *name,
   const char *at = (const char *)array + edge * (l->wide ? 8 : 4);
   int64_t number = 0;
   int32_t narrow = 0;
-  dfgnn_status status =
-      l->wide ? dfgnn__read(&l->queue, &number, at, sizeof number)
-              : dfgnn__read(&l->queue, &narrow, at, sizeof narrow);
-  if (status)
-    return status;
+  DFGNN_TRY(l->wide ? dfgnn__read(&l->queue, &number, at, sizeof number)
+                    : dfgnn__read(&l->queue, &narrow, at, sizeof narrow));
   return dfgnn__fail(
       DFGNN_ERROR_INVALID, "%s[%llu] = %lld is out of range, expected 0..%lld",
       name, (unsigned long long)edge, (long long)(l->wide ? number : narrow),

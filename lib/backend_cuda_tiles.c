@@ -23,10 +23,9 @@ static dfgnn_status both_steps(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = ((const tiled *)data)->matrix;
   const int64_t parameter = ((const tiled *)data)->parameter;
   const dfgnn_tile_counts counts = {.windows = 1, .chunks = 1, .most = 1};
-  dfgnn_status status = dfgnn__cuda_count_tiles(queue, m, parameter, NULL);
-  return status ? status
-                : dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, &counts, m,
-                                         parameter, NULL, NULL);
+  DFGNN_TRY(dfgnn__cuda_count_tiles(queue, m, parameter, NULL));
+  return dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, &counts, m, parameter,
+                                NULL, NULL);
 }
 
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,

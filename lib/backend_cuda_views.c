@@ -54,13 +54,9 @@ static dfgnn_status slices(dfgnn_device *device, dfgnn_view *view,
                            const dfgnn_matrix *m) {
   const int64_t count = view->request.parameter;
   const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
-  dfgnn_status status =
-      dfgnn__cuda_prepare(device, DFGNN_PREPARED_SLICES, cut_rows, m);
-  if (!status)
-    status = dfgnn__cuda_add_array(
-        device, view, 0, (size_t)(m->destinations * (count + 1)) * width);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__cuda_prepare(device, DFGNN_PREPARED_SLICES, cut_rows, m));
+  DFGNN_TRY(dfgnn__cuda_add_array(
+      device, view, 0, (size_t)(m->destinations * (count + 1)) * width));
   view->count = m->destinations * count;
   return dfgnn__cuda_cut_rows(&device->queue, (void *)view->array[0], m,
                               (int)count);
@@ -68,13 +64,10 @@ static dfgnn_status slices(dfgnn_device *device, dfgnn_view *view,
 
 static dfgnn_status make_items(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = data;
-  dfgnn_status status =
-      dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 1, NULL);
-  if (!status)
-    status = dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 1, m, 1);
-  return status ? status
-                : dfgnn__cuda_pad_items(queue, &(dfgnn_pad_items){.rows = 1},
-                                        m->offsets64);
+  DFGNN_TRY(dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 1, NULL));
+  DFGNN_TRY(dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 1, m, 1));
+  return dfgnn__cuda_pad_items(queue, &(dfgnn_pad_items){.rows = 1},
+                               m->offsets64);
 }
 
 /* Makes room for the most items that there can be, so that nobody waits for
@@ -99,12 +92,8 @@ static dfgnn_status pad_items(dfgnn_device *device, dfgnn_view *view,
       dfgnn__place(&bytes, (size_t)n + 1, sizeof *items.first_item);
   const size_t rows =
       dfgnn__place(&bytes, (size_t)items.most_heavy, sizeof *items.heavy);
-  dfgnn_status status =
-      dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m);
-  if (!status)
-    status = dfgnn__cuda_take(device, &memory, bytes);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m));
+  DFGNN_TRY(dfgnn__cuda_take(device, &memory, bytes));
   items.row = (int32_t *)((char *)memory + row);
   items.first_edge = (int64_t *)((char *)memory + first_edge);
   items.first_item = (int32_t *)((char *)memory + first_item);

@@ -57,14 +57,12 @@ static dfgnn_status copy_kept(dfgnn_store *to, dfgnn_context *ctx,
 dfgnn_status dfgnn_context_save_choices(dfgnn_context *ctx, const char *path) {
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   dfgnn_store *to;
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
   if (!path)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "path is NULL");
   filter.backend = ctx->info.backend;
   filter.arch = ctx->info.arch;
-  status = dfgnn__store_open(&to, path, DFGNN_STORE_WRITE);
+  dfgnn_status status = dfgnn__store_open(&to, path, DFGNN_STORE_WRITE);
   if (status)
     return status;
   for (size_t i = ctx->layer_count; i-- > 0 && !status;)
@@ -101,12 +99,10 @@ static dfgnn_status replace_layers(dfgnn_context *ctx, const char *path) {
 
 dfgnn_status dfgnn_context_take_choices(dfgnn_context *ctx, const char *path) {
   dfgnn_store *store;
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
   if (!path)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "path is NULL");
-  status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
   if (status) /* the context is as it was */
     return status;
   dfgnn__store_close(store);

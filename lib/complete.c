@@ -81,11 +81,8 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
   memset(complete, 0, sizeof *complete);
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("args", dfgnn_args, "DFGNN_ARGS_INIT");
-  dfgnn_status status = dfgnn__take(complete, args, &kind);
-  if (!status)
-    status = check_tensors(complete, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__take(complete, args, &kind));
+  DFGNN_TRY(check_tensors(complete, problem));
   if (complete->scale == DFGNN_SCALE_DEFAULT)
     complete->scale = 1 / sqrt((double)problem->dim);
   if (!problem->dropout && complete->dropout != 0)

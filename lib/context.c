@@ -215,11 +215,8 @@ void dfgnn_context_destroy(dfgnn_context *ctx) {
 
 dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
   dfgnn_table *fresh, *old;
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (!status)
-    status = dfgnn__layers_load(&fresh, ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
+  DFGNN_TRY(dfgnn__layers_load(&fresh, ctx));
   dfgnn__context_forget_measured(ctx);
   pthread_mutex_lock(&ctx->lock);
   old = ctx->table;
@@ -232,12 +229,10 @@ dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
 
 dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
                                   const dfgnn_context *ctx) {
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("info", dfgnn_device_info, "DFGNN_DEVICE_INFO_INIT");
-  status = dfgnn__can_give(info, &kind);
+  dfgnn_status status = dfgnn__can_give(info, &kind);
   if (!status)
     dfgnn__give(info, &ctx->info, &kind);
   return status;
@@ -246,9 +241,7 @@ dfgnn_status dfgnn_context_device(dfgnn_device_info *info,
 dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
                                   const dfgnn_context *ctx) {
   dfgnn_context *c = (dfgnn_context *)ctx;
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
   if (!digest)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "digest is NULL");
   pthread_mutex_lock(&c->lock);

@@ -18,10 +18,8 @@ static dfgnn_status check_coo(const dfgnn_coo *coo) {
     return dfgnn__fail(
         DFGNN_ERROR_INVALID, "coo.%s is NULL, but coo.edges is %lld",
         coo->destination ? "source" : "destination", (long long)coo->edges);
-  dfgnn_status status =
-      dfgnn__check_range("coo.index_type", coo->index_type, 0, DFGNN_INDEX_I64);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_range("coo.index_type", coo->index_type, 0,
+                               DFGNN_INDEX_I64));
   if (coo->graphs < 0 || (coo->graph_ptr && !coo->graphs))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "coo.graphs is %lld, expected > 0 with a graph_ptr",
@@ -164,11 +162,8 @@ dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr, const dfgnn_graph *graph) {
   if ((status = dfgnn__can_give(csr, &dfgnn__csr_kind)))
     return status;
   dfgnn_graph *g = (dfgnn_graph *)graph;
-  status = g->checked ? dfgnn__graph_count(g) : dfgnn__graph_know(g);
-  if (!status)
-    status = dfgnn__graph_settle(g);
-  if (status)
-    return status;
+  DFGNN_TRY(g->checked ? dfgnn__graph_count(g) : dfgnn__graph_know(g));
+  DFGNN_TRY(dfgnn__graph_settle(g));
   const dfgnn_matrix *m = dfgnn__graph_matrix(graph);
   const dfgnn_csr whole = {.destinations = m->destinations,
                            .sources = m->sources,

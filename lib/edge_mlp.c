@@ -124,15 +124,10 @@ static dfgnn_status take_mlp(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("mlp", dfgnn_edge_mlp, "DFGNN_EDGE_MLP_INIT");
   memset(job, 0, sizeof *job);
-  dfgnn_status status = dfgnn__take(&job->mlp, mlp, &kind);
-  if (!status)
-    status = check_mlp(&job->mlp);
-  if (!status)
-    status = dfgnn__check_graph(graph);
-  if (!status)
-    status = dfgnn__graph_know(graph);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__take(&job->mlp, mlp, &kind));
+  DFGNN_TRY(check_mlp(&job->mlp));
+  DFGNN_TRY(dfgnn__check_graph(graph));
+  DFGNN_TRY(dfgnn__graph_know(graph));
   job->rows = graph->exact;
   if (!job->mlp.edge_list)
     job->rows.edge_order = NULL;
@@ -157,8 +152,8 @@ static dfgnn_status prepare(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
   if (status)
     return status;
   job->pass = pass;
-  status = check_args(job);
-  return status ? status : check_alignment(&job->args);
+  DFGNN_TRY(check_args(job));
+  return check_alignment(&job->args);
 }
 
 /* ---- running ------------------------------------------------------------- */
@@ -215,9 +210,7 @@ dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
                                     dfgnn_pass pass, void *workspace,
                                     void *stream) {
   dfgnn_mlp_job job;
-  dfgnn_status status = prepare(&job, mlp, graph, args, pass);
-  if (status)
-    return status;
+  DFGNN_TRY(prepare(&job, mlp, graph, args, pass));
   const dfgnn_mlp_plan plan = dfgnn__mlp_plan(&job, &graph->ctx->info);
   if ((uintptr_t)workspace % 256)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
@@ -226,7 +219,8 @@ dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
   if (workspace)
     return run(&job, &plan, graph, workspace, stream);
   pthread_mutex_lock(&graph->ctx->lock);
-  status = dfgnn__context_reserve(&workspace, graph->ctx, plan.bytes, stream);
+  dfgnn_status status =
+      dfgnn__context_reserve(&workspace, graph->ctx, plan.bytes, stream);
   if (!status)
     status = run(&job, &plan, graph, workspace, stream);
   pthread_mutex_unlock(&graph->ctx->lock);

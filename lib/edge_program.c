@@ -85,12 +85,10 @@ uint64_t dfgnn_edge_program_hash(const dfgnn_edge_program *program) {
 
 dfgnn_status dfgnn_edge_program_walks(int *rows, int *columns,
                                       const dfgnn_edge_program *program) {
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (!status && (!rows || !columns))
-    status = dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
-                         rows ? "columns" : "rows");
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_edge_program(program));
+  if (!rows || !columns)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
+                       rows ? "columns" : "rows");
   int count[DFGNN_PLACES] = {0};
   for (int i = 0; i < program->lowered->walk_count; i++)
     if (program->lowered->walks[i].edges)
@@ -124,9 +122,7 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
                              int matched_count) {
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT");
-  dfgnn_status status = dfgnn__can_give(value, &kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__can_give(value, &kind));
   if (i < 0 || i >= count)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "i is %d, expected 0 to %d: the program has %d", i,
@@ -151,9 +147,7 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
 dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
                                       const dfgnn_edge_program *program,
                                       int i) {
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_edge_program(program));
   return describe(value, program->dag, program->dag->inputs,
                   program->dag->input_count, i, program->match.inputs,
                   program->is_operator ? program->match.input_count : 0);
@@ -162,9 +156,7 @@ dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
 dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
                                        const dfgnn_edge_program *program,
                                        int i) {
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_edge_program(program));
   return describe(value, program->dag, program->dag->outputs,
                   program->dag->output_count, i, program->match.outputs,
                   program->is_operator ? program->match.output_count : 0);
@@ -254,11 +246,8 @@ dfgnn_status dfgnn_edge_program_operator(dfgnn_edge_operator *found,
                                          const dfgnn_edge_program *program) {
   static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR(
       "found", dfgnn_edge_operator, "DFGNN_EDGE_OPERATOR_INIT");
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (!status)
-    status = dfgnn__can_give(found, &kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_edge_program(program));
+  DFGNN_TRY(dfgnn__can_give(found, &kind));
   dfgnn_edge_operator full = DFGNN_EDGE_OPERATOR_INIT;
   dfgnn__edge_operator_describe(&full, program);
   dfgnn__give(found, &full, &kind);

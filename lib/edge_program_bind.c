@@ -72,12 +72,10 @@ dfgnn_status dfgnn__edge_program_bind(
                        "the program has values of relations (rel), and the "
                        "graph's edges have none: dfgnn_graph_set_relations "
                        "gives them");
-  dfgnn_status status = bind(x, x->inputs, dag, dag->inputs, dag->input_count,
-                             inputs, input_count, "input");
-  if (!status)
-    status = bind(x, x->outputs, dag, dag->outputs, dag->output_count, outputs,
-                  output_count, "output");
-  return status;
+  DFGNN_TRY(bind(x, x->inputs, dag, dag->inputs, dag->input_count, inputs,
+                 input_count, "input"));
+  return bind(x, x->outputs, dag, dag->outputs, dag->output_count, outputs,
+              output_count, "output");
 }
 
 dfgnn_status dfgnn__edge_program_launch(const dfgnn_plan *plan,
@@ -86,12 +84,10 @@ dfgnn_status dfgnn__edge_program_launch(const dfgnn_plan *plan,
   const dfgnn_edge_program *program = plan->problem.program;
   dfgnn_edge_execution x = {.job = *launch->setting.program};
   dfgnn_launch bound = *launch;
-  dfgnn_status status =
+  DFGNN_TRY(
       dfgnn__edge_program_bind(&x, program, plan->matrix, args->program_inputs,
                                args->program_input_count, args->program_outputs,
-                               args->program_output_count);
-  if (status)
-    return status;
+                               args->program_output_count));
   const dfgnn_dtype dtype =
       dfgnn__edge_program_dtype(program->lowered->dag, x.inputs, x.outputs);
   if (dtype != plan->problem.dtype)

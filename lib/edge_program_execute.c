@@ -92,13 +92,12 @@ static int operator_of(dfgnn_problem *problem, dfgnn_args *args,
 static dfgnn_status program_problem(dfgnn_problem *problem,
                                     const dfgnn_edge_call *call) {
   const dfgnn_edge_program *sized;
-  dfgnn_status status =
-      dfgnn__edge_program_for(&sized, call->program, call->binding->names);
-  return status ? status
-                : dfgnn__edge_program_as_problem(
-                      problem, sized,
-                      dfgnn__edge_program_dtype(call->program->lowered->dag,
-                                                call->inputs, call->outputs));
+  DFGNN_TRY(
+      dfgnn__edge_program_for(&sized, call->program, call->binding->names));
+  return dfgnn__edge_program_as_problem(
+      problem, sized,
+      dfgnn__edge_program_dtype(call->program->lowered->dag, call->inputs,
+                                call->outputs));
 }
 
 /* Binds tensors for a call. */
@@ -174,18 +173,12 @@ dfgnn_status dfgnn_edge_program_call(
   dfgnn_edge_call call = {.program = program, .graph = graph};
   dfgnn_args whole = DFGNN_ARGS_INIT;
   dfgnn_problem ours;
-  dfgnn_status status = dfgnn__can_give(problem, &problem_kind);
-  if (!status)
-    status = dfgnn__take(&whole, args, &args_kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__can_give(problem, &problem_kind));
+  DFGNN_TRY(dfgnn__take(&whole, args, &args_kind));
   call.seed = whole.seed;
   call.seed_value = whole.seed_value;
-  status = begin(&call, &x, inputs, input_count, outputs, output_count);
-  if (!status)
-    status = settle(&ours, &whole, &call, as_program);
-  if (status)
-    return status;
+  DFGNN_TRY(begin(&call, &x, inputs, input_count, outputs, output_count));
+  DFGNN_TRY(settle(&ours, &whole, &call, as_program));
   dfgnn__give(problem, &ours, &problem_kind);
   dfgnn__give(args, &whole, &args_kind);
   return DFGNN_OK;

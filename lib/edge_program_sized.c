@@ -165,9 +165,7 @@ dfgnn_status dfgnn__edge_program_as_problem(dfgnn_problem *problem,
   problem->op = DFGNN_OP_PROGRAM;
   problem->program = program;
   problem->dtype = dtype;
-  dfgnn_status status = dfgnn__edge_program_complete(&complete, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__edge_program_complete(&complete, problem));
   problem->pass = complete.pass;
   problem->heads = complete.heads;
   problem->dim = complete.dim;

@@ -101,14 +101,10 @@ static void list(candidates *c, const dfgnn_plan *plan, const dfgnn_query *q,
 dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
                                 const dfgnn_plan *plan) {
   candidates all;
-  dfgnn_status status = dfgnn__check_plan(plan);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_plan(plan));
   if (!out)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "explanation is NULL");
-  status = dfgnn__graph_know(plan->graph);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__graph_know(plan->graph));
   const size_t most = sizeof all.variant / sizeof *all.variant;
   explanation *e = calloc(1, sizeof *e);
   dfgnn_candidate *given = calloc(most, sizeof *given);

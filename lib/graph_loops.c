@@ -161,9 +161,7 @@ static int64_t loops_of(const dfgnn_matrix *m) {
 dfgnn_status dfgnn_graph_fill_loops(const dfgnn_graph *graph, dfgnn_dtype dtype,
                                     int64_t width, int mean, const void *given,
                                     void *filled) {
-  dfgnn_status status = check(graph, dtype, width);
-  if (status)
-    return status;
+  DFGNN_TRY(check(graph, dtype, width));
   const dfgnn_matrix *m = &graph->matrix;
   if (m->edges && (!filled || (!given && m->edges > loops_of(m))))
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
@@ -177,9 +175,7 @@ dfgnn_status dfgnn_graph_fill_loops_backward(const dfgnn_graph *graph,
                                              dfgnn_dtype dtype, int64_t width,
                                              int mean, const void *grad_filled,
                                              void *grad_given) {
-  dfgnn_status status = check(graph, dtype, width);
-  if (status)
-    return status;
+  DFGNN_TRY(check(graph, dtype, width));
   const dfgnn_matrix *m = &graph->matrix;
   const filling f = {graph, width, loops_of(m), mean, grad_filled, grad_given};
   const int64_t listed =

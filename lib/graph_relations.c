@@ -78,13 +78,10 @@ dfgnn_status dfgnn_graph_set_relations(dfgnn_graph *graph, int64_t count,
                                        void *stream) {
   dfgnn_view view;
   void *copy = NULL;
-  dfgnn_status status = dfgnn__check_graph(graph);
-  if (!status)
-    status = dfgnn__graph_count(graph);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph(graph));
+  DFGNN_TRY(dfgnn__graph_count(graph));
   pthread_mutex_lock(&graph->lock);
-  status = check(graph, count, of_edge, on_device);
+  dfgnn_status status = check(graph, count, of_edge, on_device);
   if (!status)
     status = copy_relations(&copy, graph, of_edge, on_device, stream);
   if (!status)

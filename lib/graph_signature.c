@@ -107,12 +107,10 @@ dfgnn_status dfgnn__graph_count(dfgnn_graph *graph) {
 
 dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                    const dfgnn_graph *graph) {
-  dfgnn_status status = dfgnn__check_graph(graph);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph(graph));
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("signature", dfgnn_signature, "DFGNN_SIGNATURE_INIT");
-  status = dfgnn__can_give(signature, &kind);
+  dfgnn_status status = dfgnn__can_give(signature, &kind);
   if (!status)
     status = dfgnn__graph_know((dfgnn_graph *)graph);
   if (!status)

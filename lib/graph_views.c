@@ -118,13 +118,10 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
     matrix = items_as_rows(&matrix, items);
   }
   dfgnn_view built = {.request = *request};
-  status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);
-  if (!status)
-    status = ctx->backend->build_view(
-        ctx->device, &built, &matrix,
-        dfgnn__graph_known(graph) ? &graph->signature : &graph->guess);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__graph_follow(graph, DFGNN_OWN_STREAM));
+  DFGNN_TRY(ctx->backend->build_view(
+      ctx->device, &built, &matrix,
+      dfgnn__graph_known(graph) ? &graph->signature : &graph->guess));
   dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
   /* padded items lie in one allocation, which the first array begins */
   const unsigned borrowed = dfgnn__is_padded(request) ? ~1u : 0;

@@ -26,9 +26,8 @@ static dfgnn_status check_fork(const dfgnn_context *ctx) {
 }
 
 dfgnn_status dfgnn__check_context(const dfgnn_context *ctx) {
-  dfgnn_status status =
-      check(ctx, DFGNN_HANDLE_CONTEXT, "ctx", "dfgnn_context");
-  return status ? status : check_fork(ctx);
+  DFGNN_TRY(check(ctx, DFGNN_HANDLE_CONTEXT, "ctx", "dfgnn_context"));
+  return check_fork(ctx);
 }
 
 dfgnn_status dfgnn__check_graph(const dfgnn_graph *graph) {

@@ -32,9 +32,7 @@ dfgnn_status dfgnn_operator_tensor(dfgnn_tensor_info *info, dfgnn_op op,
       DFGNN_DESCRIPTOR("info", dfgnn_tensor_info, "DFGNN_TENSOR_INFO_INIT");
   const dfgnn_operator *found = dfgnn__operator(op, pass);
   dfgnn_tensor_info whole = {0};
-  dfgnn_status status = dfgnn__can_give(info, &kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__can_give(info, &kind));
   const char *name = dfgnn_name(DFGNN_NAMES_OP, op);
   const char *pass_name = dfgnn_name(DFGNN_NAMES_PASS, pass);
   if (!found && name && pass_name)

@@ -24,9 +24,7 @@ static void count_source(dfgnn_context *ctx, dfgnn_source source) {
 
 static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
                              const dfgnn_problem *given) {
-  dfgnn_status status = dfgnn__problem_complete(problem, given);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__problem_complete(problem, given));
   if (problem->effort == DFGNN_EFFORT_DEFAULT)
     problem->effort = ctx->effort;
   if (ctx->force_deterministic >= 0)
@@ -237,11 +235,8 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
   dfgnn_plan *plan;
   if (!out)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "plan is NULL");
-  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
-  if (!status)
-    status = complete(&full, ctx, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_of(graph, ctx));
+  DFGNN_TRY(complete(&full, ctx, problem));
   plan = dfgnn__plan_kept(graph, &full);
   const int refused =
       plan && atomic_load_explicit(&plan->refused, memory_order_relaxed);
@@ -258,10 +253,8 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
     dfgnn__plan_give_up(plan);
     dfgnn_plan_destroy(plan);
   }
-  status = choose_and_build(&plan, graph, &full);
-  if (status)
-    return status;
-  status = dfgnn__plan_keep(&plan);
+  DFGNN_TRY(choose_and_build(&plan, graph, &full));
+  dfgnn_status status = dfgnn__plan_keep(&plan);
   if (!status)
     *out = plan;
   return status;
@@ -276,16 +269,13 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
   if (!out || !name)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
                        out ? "variant" : "plan");
-  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
-  if (!status)
-    status = complete(&full, ctx, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_of(graph, ctx));
+  DFGNN_TRY(complete(&full, ctx, problem));
   const dfgnn_variant *variant = dfgnn__variant_find(name);
   if (!variant)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "unknown variant '%s'; `dfgnn-tune variants` lists them",
                        name);
-  status = dfgnn__choose_forced(&choice, graph, &full, variant);
+  dfgnn_status status = dfgnn__choose_forced(&choice, graph, &full, variant);
   return status ? status : build_plan(out, graph, &full, &choice);
 }

@@ -277,9 +277,7 @@ dfgnn_status dfgnn_variant_get(dfgnn_variant_info *info, size_t i) {
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("info", dfgnn_variant_info, "DFGNN_VARIANT_INFO_INIT");
   const dfgnn_variant *v = dfgnn__variant(i);
-  dfgnn_status status = dfgnn__can_give(info, &kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__can_give(info, &kind));
   if (!v)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "variant %zu does not exist, there are %zu", i,

@@ -241,9 +241,7 @@ dfgnn_status dfgnn__check_graph_ptr(const dfgnn_matrix *m, int64_t graphs,
 static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
                                  int64_t graphs, const int64_t *ptr) {
   double squares = 0;
-  dfgnn_status status = dfgnn__check_graph_ptr(m, graphs, ptr);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_ptr(m, graphs, ptr));
   for (int64_t g = 0; g < graphs; g++) {
     int64_t size = ptr[g + 1] - ptr[g];
     for (int64_t i = ptr[g]; i < ptr[g + 1]; i++)

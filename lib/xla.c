@@ -5,11 +5,8 @@
 
 static dfgnn_status run(dfgnn_xla *c) {
   char family[DFGNN_XLA_WORD];
-  dfgnn_status status = dfgnn__xla_open(c);
-  if (!status)
-    status = dfgnn__xla_word(family, c, "family");
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__xla_open(c));
+  DFGNN_TRY(dfgnn__xla_word(family, c, "family"));
   c->csr.family = *family ? family : NULL;
   return dfgnn__xla_run_program(c);
 }

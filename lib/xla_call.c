@@ -151,10 +151,8 @@ dfgnn_status dfgnn__xla_read(void *value, const dfgnn_xla *c, const void *data,
     memcpy(value, data, bytes);
     return DFGNN_OK;
   }
-  dfgnn_status status = c->ctx->backend->synchronize(c->ctx->device, c->stream);
-  if (!status)
-    status = c->ctx->backend->copy(c->ctx->device, value, data, bytes);
-  return status;
+  DFGNN_TRY(c->ctx->backend->synchronize(c->ctx->device, c->stream));
+  return c->ctx->backend->copy(c->ctx->device, value, data, bytes);
 }
 
 /* The number of edges is the last offset, which the host has to know. */

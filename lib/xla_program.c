@@ -125,9 +125,7 @@ static dfgnn_status find_program(dfgnn_edge_program **program,
   pthread_mutex_unlock(&lock);
   if (found)
     return DFGNN_OK;
-  dfgnn_status status = make_program(program, name);
-  if (status)
-    return status;
+  DFGNN_TRY(make_program(program, name));
   pthread_mutex_lock(&lock);
   if (!find_known(name))
     keep(name, *program);
@@ -194,10 +192,7 @@ static dfgnn_status take_tensor(void *taker, const char *name,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "XLA call: %s has %lld axes, expected %d to %d", name,
                        (long long)buffer->rank, rows, rows + DFGNN_DAG_AXES);
-  dfgnn_status status =
-      rows ? check_rows(port, buffer->dims[0], t->csr) : DFGNN_OK;
-  if (status)
-    return status;
+  DFGNN_TRY(rows ? check_rows(port, buffer->dims[0], t->csr) : DFGNN_OK);
   dfgnn_edge_tensor *tensor = &t->list[t->count++];
   *tensor = (dfgnn_edge_tensor){.name = port->name,
                                 .data = buffer->data,

@@ -243,15 +243,13 @@ dfgnn_status dfgnn__table_put(dfgnn_table *t, const dfgnn_measurement *rows,
     t->entries = entries;
   if (!puts || !entries)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  dfgnn_status status =
-      dfgnn__decide(&decided, NULL, rows, count, MARGIN, usable_row, NULL);
-  if (status)
-    return status;
+  DFGNN_TRY(
+      dfgnn__decide(&decided, NULL, rows, count, MARGIN, usable_row, NULL));
   t->put[t->puts++] = decided;
   remove_entry(t, &rows[0]);
   if (decided->count && decided->decision[0].count)
     insert_entry(t, &decided->decision[0]);
-  status = index_entries(t);
+  dfgnn_status status = index_entries(t);
   return status ? status : index_graphs(t);
 }
 
@@ -279,13 +277,9 @@ dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *pin) {
   dfgnn_table_pin p = {.bias = pin->bias,
                        .dropout = pin->dropout,
                        .fingerprint = pin->fingerprint};
-  dfgnn_status status = dfgnn_parse((int *)&p.op, DFGNN_NAMES_OP, pin->op);
-  if (!status)
-    status = dfgnn_parse((int *)&p.pass, DFGNN_NAMES_PASS, pin->pass);
-  if (!status)
-    status = dfgnn_parse((int *)&p.dtype, DFGNN_NAMES_DTYPE, pin->dtype);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn_parse((int *)&p.op, DFGNN_NAMES_OP, pin->op));
+  DFGNN_TRY(dfgnn_parse((int *)&p.pass, DFGNN_NAMES_PASS, pin->pass));
+  DFGNN_TRY(dfgnn_parse((int *)&p.dtype, DFGNN_NAMES_DTYPE, pin->dtype));
   p.variant = dfgnn__variant_find(pin->variant);
   if (!p.variant)
     return dfgnn__fail(DFGNN_ERROR_STORE,

@@ -70,9 +70,7 @@ typedef struct pick {
 static dfgnn_status chosen(pick *choice, dfgnn_context *ctx, dfgnn_graph *graph,
                            const dfgnn_problem *problem) {
   dfgnn_plan *plan;
-  dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn_plan_create(&plan, ctx, graph, problem));
   choice->variant = dfgnn__race_current(plan)->variant;
   choice->source = dfgnn_plan_source(plan);
   dfgnn_plan_destroy(plan);
@@ -119,14 +117,12 @@ static dfgnn_status after(pick *choice, const regrets *r, way which,
   dfgnn_context *ctx = r->ctx[which];
   dfgnn_problem problem = *each->problem;
   dfgnn_graph *graph;
-  dfgnn_status status = dfgnn_graph_create_csr(&graph, ctx, each->csr, NULL);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn_graph_create_csr(&graph, ctx, each->csr, NULL));
   if (which == RACED)
     problem.effort = DFGNN_EFFORT_RACE;
-  status = which == RACED
-               ? race(ctx, graph, &problem, seed, r->pool)
-               : tune(ctx, graph, &problem, ways[which].budget_s, seed);
+  dfgnn_status status =
+      which == RACED ? race(ctx, graph, &problem, seed, r->pool)
+                     : tune(ctx, graph, &problem, ways[which].budget_s, seed);
   if (!status)
     status = chosen(choice, ctx, graph, &problem);
   dfgnn_graph_destroy(graph);
@@ -206,18 +202,14 @@ static dfgnn_status judge(regrets *r, const tool_case *each,
   size_t arms = 0, gone;
   dfgnn_survey times;
   for (int w = 0; w < WAYS; w++) {
-    dfgnn_status status = choose(&choice[w], r, (way)w, each);
-    if (status)
-      return status;
+    DFGNN_TRY(choose(&choice[w], r, (way)w, each));
     arms = add(arm, arms, choice[w].variant);
   }
   for (size_t k = 0; k < block->count && k < BEST; k++)
     arms = add(arm, arms, variant_of(&block->row[k]));
-  dfgnn_status status = dfgnn__survey_compare(
+  DFGNN_TRY(dfgnn__survey_compare(
       &times, each->ctx, each->graph, each->problem, arm, arms,
-      settings->rounds ? settings->rounds : ROUNDS, r->pool, settings->seed);
-  if (status)
-    return status;
+      settings->rounds ? settings->rounds : ROUNDS, r->pool, settings->seed));
   const size_t best = best_of(&times);
   const double best_ms =
       fmin(times.result[best].ms, best_gone(&gone, &times, block));

@@ -104,11 +104,9 @@ static dfgnn_status finish_race(session *s, const dfgnn_plan *plan) {
 
 static dfgnn_status add_tuned(session *s, int shown) {
   dfgnn_plan *plan;
-  dfgnn_status status =
-      dfgnn_plan_create(&plan, s->each->ctx, s->each->graph, s->each->problem);
-  if (status)
-    return status;
-  status = finish_race(s, plan);
+  DFGNN_TRY(
+      dfgnn_plan_create(&plan, s->each->ctx, s->each->graph, s->each->problem));
+  dfgnn_status status = finish_race(s, plan);
   if (status) {
     dfgnn_plan_destroy(plan);
     return status;

@@ -9,6 +9,7 @@
 #include "db/field.h"
 #include "dfgnn.h"
 #include "kernels/common/variant.h"
+#include "lib/base/error.h"
 #include <stdio.h>
 
 typedef enum tool_exit {

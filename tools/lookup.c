@@ -4,10 +4,7 @@
 #include <string.h>
 
 dfgnn_status tool_lookup_case(tool_lookup *lookup, const tool_case *each) {
-  dfgnn_status status =
-      dfgnn__problem_complete(&lookup->problem, each->problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__problem_complete(&lookup->problem, each->problem));
   lookup->query =
       (dfgnn_query){.setting = dfgnn__setting(each->graph, &lookup->problem),
                     .family = each->graph->family,

@@ -29,9 +29,7 @@ static dfgnn_status read_program(dfgnn_edge_program **program,
                                  const char *path) {
   static char text[DFGNN_DAG_TEXT + 2];
   FILE *file;
-  dfgnn_status status = dfgnn__file_or_pipe_stream(&file, path, "a program");
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__file_or_pipe_stream(&file, path, "a program"));
   size_t size = fread(text, 1, sizeof text - 1, file);
   const int error = ferror(file) ? errno : 0;
   fclose(file);
@@ -41,7 +39,7 @@ static dfgnn_status read_program(dfgnn_edge_program **program,
   if (memchr(text, 0, size))
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: has a NUL, expected a text",
                        path);
-  status = dfgnn_edge_program_create(program, text);
+  dfgnn_status status = dfgnn_edge_program_create(program, text);
   return status ? dfgnn__fail_prefix(status, "%s: ", path) : status;
 }
 
@@ -102,11 +100,8 @@ static dfgnn_status add(list *l, const dfgnn_edge_program *program,
   const tool_settings *s = l->settings;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   const dfgnn_edge_program *sized;
-  dfgnn_status status = size_of(&sized, program, heads, dim);
-  if (!status)
-    status = dfgnn_edge_program_problem(&problem, sized, dtype);
-  if (status)
-    return status;
+  DFGNN_TRY(size_of(&sized, program, heads, dim));
+  DFGNN_TRY(dfgnn_edge_program_problem(&problem, sized, dtype));
   problem.deterministic = s->deterministic;
   problem.cold = s->cold;
   problem.effort = s->effort;

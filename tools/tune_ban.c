@@ -35,9 +35,7 @@ static const tool_column columns[] = {{"variant", "BANNED", TOOL_TEXT},
 static int command(tool_settings *settings, int count, char **operands) {
   dfgnn_store *store = NULL;
   char path[4096];
-  int status = tool_target_path(path, sizeof path, settings);
-  if (status)
-    return status;
+  DFGNN_TRY(tool_target_path(path, sizeof path, settings));
   if (!count && settings->remove)
     return tool_usage("--remove takes a VARIANT");
   if (!count)

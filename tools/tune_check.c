@@ -25,10 +25,9 @@ static int note(void *data, const dfgnn_measurement *row) {
 
 static dfgnn_status open_checked(dfgnn_store **store, const char *path,
                                  const dfgnn_keys *keys) {
-  dfgnn_status status =
-      keys ? dfgnn__store_open_signed(store, path, keys)
-           : dfgnn__store_open(store, path, DFGNN_STORE_READ_ANY);
-  return status ? status : dfgnn__store_check(*store);
+  DFGNN_TRY(keys ? dfgnn__store_open_signed(store, path, keys)
+                 : dfgnn__store_open(store, path, DFGNN_STORE_READ_ANY));
+  return dfgnn__store_check(*store);
 }
 
 static void put_day(json_t *row, const char *key, int64_t seconds) {

@@ -79,8 +79,8 @@ static int command(tool_settings *settings, int count, char **operands) {
   const size_t differ = json_array_size(rows);
   tool_note(settings, "%zu problems differ, %zu are decided alike", differ,
             same);
-  status = tool_report(settings, rows, columns);
-  return status ? status : differ ? TOOL_FAILED : TOOL_DONE;
+  DFGNN_TRY(tool_report(settings, rows, columns));
+  return differ ? TOOL_FAILED : TOOL_DONE;
 }
 
 const tool_command tune_diff = {

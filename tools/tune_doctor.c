@@ -367,9 +367,7 @@ static int examine(doctor *d, const tool_graphs *graphs) {
   int status = examine_layers(d);
   if (status || d->broken)
     return status ? status : TOOL_STORE;
-  status = tool_contexts_open(&contexts, d->settings);
-  if (status)
-    return status;
+  DFGNN_TRY(tool_contexts_open(&contexts, d->settings));
   for (int i = 0; i < contexts.count; i++)
     examine_device(d, &contexts.info[i]);
   for (int i = 0; i < contexts.count; i++)

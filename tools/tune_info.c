@@ -107,9 +107,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   (void)operands;
   if (!(settings->given & HAS(DEVICE)))
     settings->device = "all";
-  int status = tool_contexts_open(&contexts, settings);
-  if (status)
-    return status;
+  DFGNN_TRY(tool_contexts_open(&contexts, settings));
   json_t *rows = json_array();
   put_versions(rows);
   for (int i = 0; i < contexts.count; i++)

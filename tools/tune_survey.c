@@ -206,9 +206,7 @@ static dfgnn_status read_graph(worker *w, size_t g) {
     return status;
   }
   graph->signature = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
-  status = make_graph(&made, w, g);
-  if (status)
-    return status;
+  DFGNN_TRY(make_graph(&made, w, g));
   status = dfgnn_graph_signature(&graph->signature, made);
   graph->matrix =
       (dfgnn_matrix){.destinations = graph->signature.destinations,
@@ -329,9 +327,7 @@ static dfgnn_status enter_cell(worker *w, size_t c) {
   const size_t count = dfgnn__programs_count(programs);
   if (w->loaded && w->loaded + count > MOST_LOADED) {
     close_device(w);
-    dfgnn_status status = open_device(w);
-    if (status)
-      return status;
+    DFGNN_TRY(open_device(w));
   }
   w->loaded += count;
   w->cell = c;

@@ -33,9 +33,7 @@ dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
   dfgnn_context *opened;
   if (!ctx)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "ctx is NULL");
-  dfgnn_status status = dfgnn__context_open(&opened, options);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__context_open(&opened, options));
   dfgnn__context_set_on_miss(opened, tune_miss, NULL);
   *ctx = opened;
   return DFGNN_OK;

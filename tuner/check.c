@@ -189,9 +189,7 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
   dfgnn_status status = dfgnn__guarded_check(&b->data, h->ctx);
   if (status || (h->masks > 0 && dfgnn__is_total(b) != masked))
     return status;
-  status = copy_checked(h, b, matrix);
-  if (status)
-    return status;
+  DFGNN_TRY(copy_checked(h, b, matrix));
   worst w = compare(h, b, matrix, arithmetic);
   if (w.relative > h->accuracy.rel_error)
     h->accuracy.rel_error = w.relative;

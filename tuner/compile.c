@@ -135,9 +135,7 @@ dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "a refilled graph has no edges of its own to measure: "
                        "tune a graph of the same size");
-  dfgnn_status status = dfgnn__problem_complete(complete, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__problem_complete(complete, problem));
   if (ctx->force_deterministic >= 0)
     complete->deterministic = !!ctx->force_deterministic;
   if (!dfgnn__operator(complete->op, complete->pass))
@@ -152,13 +150,11 @@ dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
                                 const dfgnn_problem *problem) {
   if (!kernels)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "kernels is NULL");
-  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_of(graph, ctx));
   dfgnn_tune_kernels *k = calloc(1, sizeof *k);
   if (!k)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  status = dfgnn__tuned_problem(&k->problem, graph, problem);
+  dfgnn_status status = dfgnn__tuned_problem(&k->problem, graph, problem);
   if (!status)
     status = dfgnn__graph_know(graph);
   if (!status)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/common/number.h"
+#include "lib/base/error.h"
 #include "lib/views.h"
 #include "tuner/sample.h"
 
@@ -72,9 +73,7 @@ static dfgnn_status choose_nodes(dfgnn_harness *h, const dfgnn_matrix *matrix) {
   if (status || !columns)
     return status;
   h->transpose.request.kind = DFGNN_VIEW_TRANSPOSE;
-  status = dfgnn__view_build(&h->transpose, matrix);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__view_build(&h->transpose, matrix));
   dfgnn_matrix transposed = dfgnn__transposed(matrix, &h->transpose);
   return choose(&h->columns, h, &transposed);
 }

@@ -46,17 +46,14 @@ dfgnn_status dfgnn__guard_check(dfgnn_context *ctx, const char *guard,
 dfgnn_status dfgnn__guarded_make(dfgnn_guarded *g, dfgnn_context *ctx,
                                  int on_host) {
   void *memory;
-  dfgnn_status status = ctx->backend->allocate(
-      ctx->device, &memory, g->bytes + g->shift + 2 * DFGNN_GUARD);
-  if (status)
-    return status;
+  DFGNN_TRY(ctx->backend->allocate(ctx->device, &memory,
+                                   g->bytes + g->shift + 2 * DFGNN_GUARD));
   g->memory = memory;
   if (on_host && !(g->host = malloc(g->bytes + 1)))
     return dfgnn__harness_memory(g->bytes);
   char *data = dfgnn__guarded_data(g);
-  status = fill(ctx, data - DFGNN_GUARD, DFGNN_GUARD_BYTE, DFGNN_GUARD);
-  return status ? status
-                : fill(ctx, data + g->bytes, DFGNN_GUARD_BYTE, DFGNN_GUARD);
+  DFGNN_TRY(fill(ctx, data - DFGNN_GUARD, DFGNN_GUARD_BYTE, DFGNN_GUARD));
+  return fill(ctx, data + g->bytes, DFGNN_GUARD_BYTE, DFGNN_GUARD);
 }
 
 void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx) {
@@ -94,17 +91,15 @@ dfgnn_status dfgnn__guarded_fill(dfgnn_guarded *g, dfgnn_context *ctx,
 dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx,
                                    int byte) {
   char *data = dfgnn__guarded_data(g);
-  dfgnn_status status = fill(ctx, data - DFGNN_GUARD, DFGNN_GUARD_BYTE,
-                             g->bytes + 2 * DFGNN_GUARD);
-  return status ? status : fill(ctx, data, byte, g->bytes);
+  DFGNN_TRY(fill(ctx, data - DFGNN_GUARD, DFGNN_GUARD_BYTE,
+                 g->bytes + 2 * DFGNN_GUARD));
+  return fill(ctx, data, byte, g->bytes);
 }
 
 dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx) {
   const char *data = dfgnn__guarded_data(g);
-  dfgnn_status status =
-      dfgnn__guard_check(ctx, data - DFGNN_GUARD, "before", g->name);
-  return status ? status
-                : dfgnn__guard_check(ctx, data + g->bytes, "beyond", g->name);
+  DFGNN_TRY(dfgnn__guard_check(ctx, data - DFGNN_GUARD, "before", g->name));
+  return dfgnn__guard_check(ctx, data + g->bytes, "beyond", g->name);
 }
 
 dfgnn_status dfgnn__guarded_read(const dfgnn_guarded *g, dfgnn_context *ctx) {
@@ -137,9 +132,7 @@ static dfgnn_status read_relations(dfgnn_host_graph *host, dfgnn_context *ctx,
   const size_t bytes =
       (size_t)dfgnn__graph_matrix(graph)->edges * sizeof *host->relation;
   const dfgnn_view *view;
-  dfgnn_status status = dfgnn__graph_view(&view, graph, &request);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__graph_view(&view, graph, &request));
   host->relation = malloc(bytes + 1);
   return host->relation
              ? dfgnn__harness_copy(ctx, host->relation, view->array[3], bytes)
@@ -274,13 +267,11 @@ dfgnn_status dfgnn__excerpt_ready(dfgnn_readied *readied, dfgnn_context *ctx,
                                   const dfgnn_problem *problem,
                                   const char *variant) {
   *readied = (dfgnn_readied){NULL, NULL};
-  dfgnn_status status = dfgnn_plan_create_forced(&readied->plan, ctx,
-                                                 part->graph, problem, variant);
-  if (!status)
-    status = ctx->backend->allocate(ctx->device, &readied->workspace,
-                                    dfgnn_plan_workspace(readied->plan) +
-                                        DFGNN_GUARD);
-  return status;
+  DFGNN_TRY(dfgnn_plan_create_forced(&readied->plan, ctx, part->graph, problem,
+                                     variant));
+  return ctx->backend->allocate(ctx->device, &readied->workspace,
+                                dfgnn_plan_workspace(readied->plan) +
+                                    DFGNN_GUARD);
 }
 
 void dfgnn__readied_free(dfgnn_readied *readied, dfgnn_context *ctx) {

@@ -124,11 +124,9 @@ static dfgnn_status copy_numbers(dfgnn_harness *h, char *memory,
   const size_t length = PERIOD * size - begin;
   const size_t first = bytes < length ? bytes : length;
   char *pool;
-  dfgnn_status status =
-      pool_numbers(&pool, h, dfgnn__harness_type(h, tensor), size);
-  if (!status)
-    status = dfgnn__harness_copy(h->ctx, memory, pool + begin, first);
-  return status ? status : repeat(h, memory, first, bytes);
+  DFGNN_TRY(pool_numbers(&pool, h, dfgnn__harness_type(h, tensor), size));
+  DFGNN_TRY(dfgnn__harness_copy(h->ctx, memory, pool + begin, first));
+  return repeat(h, memory, first, bytes);
 }
 
 /* Fills a tensor on the host and on the device.  The numbers repeat after
@@ -419,9 +417,9 @@ dfgnn_status dfgnn__harness_fill(dfgnn_harness *h, const char *tensor,
     for (int64_t k = first; k < first + count; k++)
       dfgnn__set_number(dfgnn__harness_type(h, b->tensor), b->data.host, k,
                         number(data, k));
-    dfgnn_status status = dfgnn__harness_copy(
-        h->ctx, dfgnn__guarded_data(&b->data), b->data.host, bytes);
-    return status ? status : save(h);
+    DFGNN_TRY(dfgnn__harness_copy(h->ctx, dfgnn__guarded_data(&b->data),
+                                  b->data.host, bytes));
+    return save(h);
   }
   return dfgnn__fail(DFGNN_ERROR_INVALID,
                      "%s has no input %s, or it was checked already",
@@ -456,9 +454,7 @@ dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *h,
     }
     h->workspace = NULL;
     h->workspace_bytes = 0;
-    dfgnn_status status = allocate(h, &h->workspace, bytes);
-    if (status)
-      return status;
+    DFGNN_TRY(allocate(h, &h->workspace, bytes));
     h->workspace_bytes = bytes;
   }
   *workspace = h->workspace;

@@ -85,10 +85,8 @@ dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,
     dfgnn__decisions_free(h->decisions);
   h->decisions = NULL;
   *decision = NULL;
-  dfgnn_status status = dfgnn__decide(&h->decisions, NULL, h->row, h->count,
-                                      margin, usable, NULL);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__decide(&h->decisions, NULL, h->row, h->count, margin, usable,
+                          NULL));
   if (h->decisions->count > 0 && h->decisions->decision[0].count > 0)
     *decision = &h->decisions->decision[0];
   return DFGNN_OK;

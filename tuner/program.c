@@ -62,9 +62,7 @@ static dfgnn_status make_port(dfgnn_program_harness *h, instance *t, int i) {
   *made = (dfgnn_guarded){.name = p->name,
                           .bytes = (size_t)elements *
                                    dfgnn_dtype_size(array->dtype)};
-  dfgnn_status status = dfgnn__guarded_make(made, h->ctx, 1);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__guarded_make(made, h->ctx, 1));
   *tensor = (dfgnn_edge_tensor){.name = p->name,
                                 .data = dfgnn__guarded_data(made),
                                 .dtype = array->dtype,
@@ -224,9 +222,7 @@ static dfgnn_status expect(dfgnn_program_harness *h) {
 static dfgnn_status compare(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
                             const instance *t, int i, int output) {
   const dfgnn_guarded *p = &t->ports[i];
-  dfgnn_status status = dfgnn__guarded_read(p, h->ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__guarded_read(p, h->ctx));
   const dfgnn_program_array array = {.data = p->host,
                                      .dtype = t->tensors[i].dtype};
   const dfgnn_program_errors errors = dfgnn__edge_program_errors(

@@ -335,9 +335,7 @@ static dfgnn_status prepare(on_device *d, const dfgnn_problem *problem,
                             dfgnn_harness_pool *pool, uint64_t seed) {
   const size_t all = dfgnn__variant_count();
   *d->survey = (dfgnn_survey){0};
-  dfgnn_status status = dfgnn__problem_complete(&d->subject.problem, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__problem_complete(&d->subject.problem, problem));
   d->survey->variant = calloc(all + 1, sizeof *d->survey->variant);
   d->survey->result = calloc(all + 1, sizeof *d->survey->result);
   d->trial = calloc(all + 1, sizeof *d->trial);

@@ -124,9 +124,7 @@ static dfgnn_status complete_options(dfgnn_tune_options *full,
   static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR(
       "options", dfgnn_tune_options, "DFGNN_TUNE_OPTIONS_INIT");
   *full = (dfgnn_tune_options)DFGNN_TUNE_OPTIONS_INIT;
-  dfgnn_status status = given ? dfgnn__take(full, given, &kind) : DFGNN_OK;
-  if (status)
-    return status;
+  DFGNN_TRY(given ? dfgnn__take(full, given, &kind) : DFGNN_OK);
   if (!(full->budget_s >= 0))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "options.budget_s is %g, expected >= 0", full->budget_s);
@@ -337,11 +335,9 @@ static dfgnn_status budget_call(session *s) {
 
 static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   dfgnn_search *search = &s->search;
-  dfgnn_status status = make_inputs(s);
-  if (status)
-    return status;
+  DFGNN_TRY(make_inputs(s));
   size_t anchor = s->trials.anchor;
-  status = admit_anchor(s);
+  dfgnn_status status = admit_anchor(s);
   if (!status && s->args && !search->interrupted && !search->lost)
     status = budget_call(s);
   if (status || search->interrupted || search->lost)
@@ -395,10 +391,7 @@ static void count_trials(dfgnn_tune_report *r, const session *s) {
 /* Fills the report by the stores, so that it agrees with later plans. */
 static dfgnn_status conclude(dfgnn_tune_report *r, session *s) {
   const dfgnn_decision *d;
-  dfgnn_status status =
-      dfgnn__history_decide(&d, s->recorder.history, s->options.margin);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__history_decide(&d, s->recorder.history, s->options.margin));
   count_trials(r, s);
   r->kept = s->kept;
   r->resumed = s->resumed;
@@ -514,11 +507,8 @@ static dfgnn_status tune(dfgnn_tune_report *report, dfgnn_context *ctx,
       DFGNN_DESCRIPTOR("report", dfgnn_tune_report, "DFGNN_TUNE_REPORT_INIT");
   if (report && (status = dfgnn__can_give(report, &kind)))
     return status;
-  status = complete_options(&s.options, options);
-  if (!status)
-    status = dfgnn__tuned_problem(&s.subject.problem, graph, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(complete_options(&s.options, options));
+  DFGNN_TRY(dfgnn__tuned_problem(&s.subject.problem, graph, problem));
   if (ctx->backend->capturing(ctx->device, NULL))
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");

@@ -3,6 +3,7 @@
 #define DFGNN_IO_BUILD_H
 
 #include "dfgnn.h"
+#include "lib/base/error.h"
 
 /* Parts of a graph under construction; all arrays are malloc'd. */
 typedef struct dfgnn__parts {
@@ -40,11 +41,8 @@ void dfgnn__edges_free(dfgnn__edges *edges);
 
 static inline dfgnn_status dfgnn__edges_add(dfgnn__edges *edges, int32_t row,
                                             int32_t column) {
-  if (edges->count == edges->capacity) {
-    dfgnn_status status = dfgnn__edges_grow(edges);
-    if (status)
-      return status;
-  }
+  if (edges->count == edges->capacity)
+    DFGNN_TRY(dfgnn__edges_grow(edges));
   edges->edge[edges->count++] = (dfgnn__edge){row, column};
   return DFGNN_OK;
 }

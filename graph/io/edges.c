@@ -83,10 +83,8 @@ dfgnn_status dfgnn__read_edges(dfgnn__parts *parts, const char *path) {
   dfgnn__scanner s;
   dfgnn__edges edges = {0};
   int64_t nodes = 0;
-  dfgnn_status status = dfgnn__scanner_open(&s, path);
-  if (status)
-    return status;
-  status = read_lines(&s, &edges, &nodes, is_table(path));
+  DFGNN_TRY(dfgnn__scanner_open(&s, path));
+  dfgnn_status status = read_lines(&s, &edges, &nodes, is_table(path));
   if (!status)
     status = dfgnn__limit_sizes(path, nodes, nodes, s.limit);
   if (!status)
@@ -105,9 +103,7 @@ dfgnn_status dfgnn__write_edges(const dfgnn_csr *csr, const char *path,
                        path, (long long)csr->destinations,
                        (long long)csr->sources);
   dfgnn__writer w;
-  dfgnn_status status = dfgnn__writer_open(&w, path, temporary);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__writer_open(&w, path, temporary));
   char separator = strstr(path, ".csv") ? ',' : '\t';
   dfgnn__put_text(&w, "# Nodes: ");
   dfgnn__put_integer(&w, csr->destinations, ' ');

@@ -200,12 +200,9 @@ static dfgnn_status finish_regions(dfgnn__edges *edges, int64_t begin,
           (dfgnn__edge){(int32_t)(edges->edge[e].row + first),
                         (int32_t)(edges->edge[e].column + first)};
   edges->count = kept;
-  for (int64_t e = begin; e < kept; e++) {
-    dfgnn_status status =
-        dfgnn__edges_add(edges, edges->edge[e].column, edges->edge[e].row);
-    if (status)
-      return status;
-  }
+  for (int64_t e = begin; e < kept; e++)
+    DFGNN_TRY(
+        dfgnn__edges_add(edges, edges->edge[e].column, edges->edge[e].row));
   return DFGNN_OK;
 }
 
@@ -213,9 +210,8 @@ static dfgnn_status add_regions(dfgnn__edges *edges, const dfgnn__point *points,
                                 int64_t nodes, int64_t first,
                                 dfgnn__random *random, void *drop) {
   int64_t begin = edges->count;
-  dfgnn_status status = dfgnn__delaunay(edges, points, nodes);
-  return status ? status
-                : finish_regions(edges, begin, first, *(double *)drop, random);
+  DFGNN_TRY(dfgnn__delaunay(edges, points, nodes));
+  return finish_regions(edges, begin, first, *(double *)drop, random);
 }
 
 dfgnn_status dfgnn__generate_region(dfgnn__parts *parts, const double *value) {

@@ -19,11 +19,8 @@ static dfgnn_status draw_pairs(dfgnn__edges *edges, const uint8_t *community,
     for (int64_t j = i + 1; j < nodes; j++)
       if (dfgnn__random_unit(random) < row[community[j]]) {
         int32_t a = (int32_t)(first + i), b = (int32_t)(first + j);
-        dfgnn_status status = dfgnn__edges_add(edges, a, b);
-        if (!status)
-          status = dfgnn__edges_add(edges, b, a);
-        if (status)
-          return status;
+        DFGNN_TRY(dfgnn__edges_add(edges, a, b));
+        DFGNN_TRY(dfgnn__edges_add(edges, b, a));
       }
   }
   return DFGNN_OK;

@@ -49,11 +49,8 @@ static int is_gzip(const dfgnn__gunzip *g) {
 
 static dfgnn_status look_at_start(dfgnn__gunzip *g, const char *path) {
   size_t added = 1;
-  while (added && g->stream.avail_in < 2) {
-    dfgnn_status status = refill(g, &added, path);
-    if (status)
-      return status;
-  }
+  while (added && g->stream.avail_in < 2)
+    DFGNN_TRY(refill(g, &added, path));
   g->packed = is_gzip(g);
   if (g->packed && inflateInit2(&g->stream, GZIP_WINDOW) != Z_OK) {
     g->packed = 0;
@@ -74,9 +71,7 @@ static dfgnn_status next_member(dfgnn__gunzip *g, int *over, const char *path) {
     }
     if (g->stream.avail_in >= 2 || !added)
       break;
-    dfgnn_status status = refill(g, &added, path);
-    if (status)
-      return status;
+    DFGNN_TRY(refill(g, &added, path));
   }
   if (!g->stream.avail_in) {
     *over = 1;
@@ -129,9 +124,7 @@ static dfgnn_status pass(dfgnn__gunzip *g, unsigned char *to, size_t size,
   for (*got = 0; *got < size && added;) {
     size_t n = g->stream.avail_in;
     if (!n) {
-      dfgnn_status status = refill(g, &added, path);
-      if (status)
-        return status;
+      DFGNN_TRY(refill(g, &added, path));
       continue;
     }
     n = n < size - *got ? n : size - *got;

@@ -53,10 +53,8 @@ dfgnn_status dfgnn__scanner_open(dfgnn__scanner *s, const char *path) {
   int64_t size;
   int fd;
   *s = (dfgnn__scanner){.path = path, .file = {.fd = -1}, .line = 1};
-  dfgnn_status status = dfgnn__file_open(&fd, &size, path, "a graph file");
-  if (status)
-    return status;
-  status = dfgnn__gunzip_open(&s->file, fd, path);
+  DFGNN_TRY(dfgnn__file_open(&fd, &size, path, "a graph file"));
+  dfgnn_status status = dfgnn__gunzip_open(&s->file, fd, path);
   if (!status)
     status = dfgnn__limit(&s->limit, size);
   if (!status && !(s->buffer = malloc(BUFFER_BYTES)))

@@ -193,9 +193,7 @@ dfgnn_status dfgnn__write_metis(const dfgnn_csr *csr, const char *path,
                        path,
                        symmetric ? "odd in its self loops" : "not symmetric");
   dfgnn__writer w;
-  dfgnn_status status = dfgnn__writer_open(&w, path, temporary);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__writer_open(&w, path, temporary));
   dfgnn__put_integer(&w, csr->destinations, ' ');
   dfgnn__put_integer(&w, csr->edges / 2, '\n');
   for (int64_t i = 0; i < csr->destinations; i++) {

@@ -91,9 +91,7 @@ static dfgnn_status read_size(dfgnn__scanner *s, int64_t size[3]) {
   static const int64_t most[] = {INT32_MAX, INT32_MAX, INT64_MAX};
   next_entry(s);
   for (int k = 0; k < 3; k++) {
-    dfgnn_status status = dfgnn__get_integer(s, &size[k], what[k]);
-    if (status)
-      return status;
+    DFGNN_TRY(dfgnn__get_integer(s, &size[k], what[k]));
     if (size[k] < 0 || size[k] > most[k])
       return dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "%s: line %lld: found %lld as %s, expected 0 to %lld",
@@ -183,9 +181,7 @@ out:
 dfgnn_status dfgnn__write_mtx(const dfgnn_csr *csr, const char *path,
                               const char *temporary) {
   dfgnn__writer w;
-  dfgnn_status status = dfgnn__writer_open(&w, path, temporary);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__writer_open(&w, path, temporary));
   dfgnn__put_text(&w, "%%MatrixMarket matrix coordinate pattern general\n");
   dfgnn__put_integer(&w, csr->destinations, ' ');
   dfgnn__put_integer(&w, csr->sources, ' ');

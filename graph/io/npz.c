@@ -71,10 +71,8 @@ static void *open_given(void *given, const void *path, int mode) {
 static dfgnn_status open_archive(archive *a, const char *path) {
   int64_t size;
   *a = (archive){.path = path};
-  dfgnn_status status = dfgnn__file_open(&a->fd, &size, path, "a graph file");
-  if (status)
-    return status;
-  status = dfgnn__limit(&a->left, size);
+  DFGNN_TRY(dfgnn__file_open(&a->fd, &size, path, "a graph file"));
+  dfgnn_status status = dfgnn__limit(&a->left, size);
   if (!status)
     status = check_end(a->fd, size, path);
   zlib_filefunc64_def functions;
@@ -317,9 +315,7 @@ static int item_bytes(const char *type, const char *kinds) {
 
 static dfgnn_status check_format(archive *a) {
   array x;
-  dfgnn_status status = open_array(a, &x, "format");
-  if (status)
-    return status;
+  DFGNN_TRY(open_array(a, &x, "format"));
   char text[64] = "", name[17] = "";
   const int bytes = item_bytes(x.npy.type, "SU");
   int64_t n = read_bytes(a, text, bytes);
@@ -465,9 +461,7 @@ out:
  * archive's entry. */
 static dfgnn_status check_data(archive *a, const dfgnn__parts *parts) {
   array x;
-  dfgnn_status status = open_array(a, &x, "data");
-  if (status)
-    return status;
+  DFGNN_TRY(open_array(a, &x, "data"));
   unz_file_info64 info = {0};
   unzGetCurrentFileInfo64(a->zip, &info, NULL, 0, NULL, 0, NULL, 0);
   unzCloseCurrentFile(a->zip);
@@ -494,11 +488,9 @@ static dfgnn_status check_data(archive *a, const dfgnn__parts *parts) {
 
 dfgnn_status dfgnn__read_npz(dfgnn__parts *parts, const char *path) {
   archive a;
-  dfgnn_status status = open_archive(&a, path);
-  if (status)
-    return status;
+  DFGNN_TRY(open_archive(&a, path));
   *parts = (dfgnn__parts){0};
-  status = check_entries(&a);
+  dfgnn_status status = check_entries(&a);
   /* indptr comes before format: an archive that is no sparse matrix at all gets
    * the message that lists its arrays. */
   if (!status && !has(&a, "indptr"))

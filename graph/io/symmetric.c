@@ -36,9 +36,7 @@ int dfgnn__csr_symmetric(const dfgnn_csr *csr) {
   if (csr->destinations != csr->sources)
     return 0;
   dfgnn__parts other;
-  dfgnn_status status = transpose(&other, csr);
-  if (status)
-    return status;
+  DFGNN_TRY(transpose(&other, csr));
   int32_t *row = malloc(2 * ((size_t)csr->edges + 1) * sizeof *row);
   if (!row) {
     dfgnn__parts_free(&other);

@@ -336,11 +336,8 @@ dfgnn_status dfgnn_part_write(const dfgnn_part *given, const char *path) {
   const dfgnn_part *part = &whole;
   if (!path)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "path is NULL");
-  dfgnn_status status = dfgnn__take(&whole, given, &kind);
-  if (!status)
-    status = check_part(part);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__take(&whole, given, &kind));
+  DFGNN_TRY(check_part(part));
   const int64_t head[] = {DFGNN_PART_FORMAT,    part->parts,
                           part->rank,           part->total_nodes,
                           part->total_edges,    (int64_t)part->fingerprint,

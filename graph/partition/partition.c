@@ -41,14 +41,13 @@ static dfgnn_status by_metis(int32_t *owner, const dfgnn_csr *csr, int parts) {
     return status ? status : dfgnn__refine(owner, csr, parts);
   }
   dfgnn__adjacency graph;
-  dfgnn_status status = dfgnn__adjacency_build(&graph, csr);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__adjacency_build(&graph, csr));
   int64_t *work = malloc(((size_t)n + 1) * sizeof *work);
   for (int64_t i = 0; i < n && work; i++)
     work[i] = dfgnn__row_work(csr, i);
-  status = work ? dfgnn__metis_parts(owner, &graph, work, parts)
-                : dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot partition");
+  dfgnn_status status =
+      work ? dfgnn__metis_parts(owner, &graph, work, parts)
+           : dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot partition");
   free(work);
   dfgnn__adjacency_free(&graph);
   return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/common/variant.h"
+#include "lib/base/error.h"
 
 enum { DFGNN_GRID_Y_MAX = 65535 };
 

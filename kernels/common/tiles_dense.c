@@ -54,32 +54,22 @@ dfgnn_status dfgnn__cuda_find_dense(const dfgnn_queue *queue,
                                  .count = count,
                                  .capacity = capacity};
   void *scan = array[5];
-  dfgnn_status status =
-      launch(queue, "dfgnn::tiles::dense_spans",
-             dfgnn__index_type(m->offsets64), n * DFGNN_DENSE_GROUP, &w);
-  if (!status)
-    status = dfgnn__cuda_scan_max(queue, w.high, w.high, n, scan);
-  if (!status)
-    status = dfgnn__cuda_scan_max(queue, w.low, w.low, n, scan);
-  if (!status)
-    status =
-        launch(queue, "dfgnn::tiles::dense_begins", DFGNN_TILES_THREADS, n, &w);
-  if (!status)
-    status = dfgnn__cuda_scan_max(queue, w.begin, w.begin, n, scan);
-  if (!status)
-    status =
-        launch(queue, "dfgnn::tiles::dense_ends", DFGNN_TILES_THREADS, n, &w);
-  if (!status)
-    status =
-        launch(queue, "dfgnn::tiles::dense_marks", DFGNN_TILES_THREADS, n, &w);
-  if (!status)
-    status = dfgnn__cuda_scan_sum(queue, w.number, w.number, n, scan);
-  if (!status)
-    status =
-        launch(queue, "dfgnn::tiles::dense_rows", DFGNN_TILES_THREADS, n, &w);
-  return status ? status
-                : launch(queue, "dfgnn::tiles::dense_windows",
-                         dfgnn__index_type(m->offsets64), capacity, &w);
+  DFGNN_TRY(launch(queue, "dfgnn::tiles::dense_spans",
+                   dfgnn__index_type(m->offsets64), n * DFGNN_DENSE_GROUP, &w));
+  DFGNN_TRY(dfgnn__cuda_scan_max(queue, w.high, w.high, n, scan));
+  DFGNN_TRY(dfgnn__cuda_scan_max(queue, w.low, w.low, n, scan));
+  DFGNN_TRY(
+      launch(queue, "dfgnn::tiles::dense_begins", DFGNN_TILES_THREADS, n, &w));
+  DFGNN_TRY(dfgnn__cuda_scan_max(queue, w.begin, w.begin, n, scan));
+  DFGNN_TRY(
+      launch(queue, "dfgnn::tiles::dense_ends", DFGNN_TILES_THREADS, n, &w));
+  DFGNN_TRY(
+      launch(queue, "dfgnn::tiles::dense_marks", DFGNN_TILES_THREADS, n, &w));
+  DFGNN_TRY(dfgnn__cuda_scan_sum(queue, w.number, w.number, n, scan));
+  DFGNN_TRY(
+      launch(queue, "dfgnn::tiles::dense_rows", DFGNN_TILES_THREADS, n, &w));
+  return launch(queue, "dfgnn::tiles::dense_windows",
+                dfgnn__index_type(m->offsets64), capacity, &w);
 }
 
 dfgnn_status dfgnn__cuda_fill_dense(const dfgnn_queue *queue, int32_t *columns,

@@ -58,16 +58,14 @@ dfgnn_status dfgnn__cuda_count_tiles(const dfgnn_queue *queue,
   dfgnn_status status = dfgnn__fill(queue, c.counts, 0, sizeof *c.counts);
   if (status || m->destinations == 0)
     return status;
-  status = dense ? dfgnn__cuda_find_dense(queue, c.windows, c.chunk_end,
-                                          c.counts ? &c.counts->windows : NULL,
-                                          c.capacity, m, high, c.dense)
-                 : dfgnn__cuda_count_columns(queue, c.windows, c.chunk_end,
-                                             c.capacity, m, high);
-  if (!status)
-    status = count_items(queue, &c, dense);
-  return status ? status
-                : dfgnn__cuda_scan_sum(queue, c.chunk_end, c.chunk_end,
-                                       c.capacity, c.scan);
+  DFGNN_TRY(dense ? dfgnn__cuda_find_dense(queue, c.windows, c.chunk_end,
+                                           c.counts ? &c.counts->windows : NULL,
+                                           c.capacity, m, high, c.dense)
+                  : dfgnn__cuda_count_columns(queue, c.windows, c.chunk_end,
+                                              c.capacity, m, high));
+  DFGNN_TRY(count_items(queue, &c, dense));
+  return dfgnn__cuda_scan_sum(queue, c.chunk_end, c.chunk_end, c.capacity,
+                              c.scan);
 }
 
 /* ---- items --------------------------------------------------------------- */
@@ -115,11 +113,10 @@ static dfgnn_status list_items(const dfgnn_queue *queue,
   static const dfgnn_program ordering =
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::order_items", DFGNN_TILES_THREADS);
   const dfgnn_grid grid = dfgnn__grid_of(list->count, DFGNN_TILES_THREADS);
-  dfgnn_status status = dfgnn__launch_struct(queue, &listing, grid, list);
-  if (!status)
-    status = dfgnn__cuda_sort(queue, f->key, f->sorted, f->order, list->count,
-                              bits_of_ranks(counts), 0, f->sort);
-  return status ? status : dfgnn__launch_struct(queue, &ordering, grid, list);
+  DFGNN_TRY(dfgnn__launch_struct(queue, &listing, grid, list));
+  DFGNN_TRY(dfgnn__cuda_sort(queue, f->key, f->sorted, f->order, list->count,
+                             bits_of_ranks(counts), 0, f->sort));
+  return dfgnn__launch_struct(queue, &ordering, grid, list);
 }
 
 dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
@@ -133,14 +130,11 @@ dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
   const int64_t windows = (int64_t)counts->windows;
   if (windows == 0)
     return DFGNN_OK;
-  dfgnn_status status = dfgnn__fill(
-      queue, masks, 0, (size_t)counts->chunks * (size_t)high * sizeof *masks);
-  if (!status)
-    status = (dfgnn__tiles_dense(parameter) ? dfgnn__cuda_fill_dense
-                                            : dfgnn__cuda_fill_columns)(
-        queue, columns, masks, c.windows, c.chunk_end, windows, m, high);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__fill(queue, masks, 0,
+                        (size_t)counts->chunks * (size_t)high * sizeof *masks));
+  DFGNN_TRY((dfgnn__tiles_dense(parameter) ? dfgnn__cuda_fill_dense
+                                           : dfgnn__cuda_fill_columns)(
+      queue, columns, masks, c.windows, c.chunk_end, windows, m, high));
   const dfgnn_list_items list = {.item = f.item,
                                  .key = f.key,
                                  .order = f.order,

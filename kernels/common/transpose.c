@@ -73,13 +73,10 @@ dfgnn_status dfgnn__cuda_transpose(const dfgnn_queue *queue, void *offsets,
   const size_t part = dfgnn__align256((size_t)m->edges * sizeof(int32_t));
   uint32_t *sorted = workspace;
   int32_t *rows = (int32_t *)dfgnn__behind(workspace, part);
-  dfgnn_status status = fill_rows(queue, rows, largest, m);
-  if (!status)
-    status = dfgnn__cuda_sort(queue, (const uint32_t *)m->indices, sorted, edge,
-                              m->edges, bits_below(m->sources), m->offsets64,
-                              dfgnn__behind(workspace, 2 * part));
-  if (status)
-    return status;
+  DFGNN_TRY(fill_rows(queue, rows, largest, m));
+  DFGNN_TRY(dfgnn__cuda_sort(queue, (const uint32_t *)m->indices, sorted, edge,
+                             m->edges, bits_below(m->sources), m->offsets64,
+                             dfgnn__behind(workspace, 2 * part)));
   return finish(queue, m->offsets64,
                 &(dfgnn_finish_edges){.offsets = offsets,
                                       .nodes = m->sources,
@@ -111,32 +108,28 @@ dfgnn_status dfgnn__cuda_both_ways(const dfgnn_queue *queue,
   int32_t *rows = workspace,
           *columns = (int32_t *)dfgnn__behind(workspace, part);
   void *rest = dfgnn__behind(workspace, 2 * part);
-  dfgnn_status status =
-      dfgnn__cuda_sort(queue, (const uint32_t *)dst, (uint32_t *)rows,
-                       to->order, edges, bits_below(destinations + 1), 0, rest);
-  if (!status)
-    status = finish(queue, 0,
-                    &(dfgnn_finish_edges){.offsets = to->offsets,
-                                          .nodes = destinations,
-                                          .key = rows,
-                                          .edges = edges,
-                                          .to = to->indices,
-                                          .from = src,
-                                          .order = to->order});
-  if (!status)
-    status = dfgnn__cuda_sort(queue, (const uint32_t *)to->indices,
-                              (uint32_t *)columns, to->column_edges, edges,
-                              bits_below(sources), 0, rest);
-  if (!status)
-    status = finish(queue, 0,
-                    &(dfgnn_finish_edges){.offsets = to->column_offsets,
-                                          .nodes = sources,
-                                          .key = columns,
-                                          .edges = edges,
-                                          .to = to->column_rows,
-                                          .from = rows,
-                                          .order = to->column_edges});
-  return status;
+  DFGNN_TRY(dfgnn__cuda_sort(queue, (const uint32_t *)dst, (uint32_t *)rows,
+                             to->order, edges, bits_below(destinations + 1), 0,
+                             rest));
+  DFGNN_TRY(finish(queue, 0,
+                   &(dfgnn_finish_edges){.offsets = to->offsets,
+                                         .nodes = destinations,
+                                         .key = rows,
+                                         .edges = edges,
+                                         .to = to->indices,
+                                         .from = src,
+                                         .order = to->order}));
+  DFGNN_TRY(dfgnn__cuda_sort(queue, (const uint32_t *)to->indices,
+                             (uint32_t *)columns, to->column_edges, edges,
+                             bits_below(sources), 0, rest));
+  return finish(queue, 0,
+                &(dfgnn_finish_edges){.offsets = to->column_offsets,
+                                      .nodes = sources,
+                                      .key = columns,
+                                      .edges = edges,
+                                      .to = to->column_rows,
+                                      .from = rows,
+                                      .order = to->column_edges});
 }
 
 int dfgnn__cuda_is_short(int64_t edges, int64_t destinations, int64_t sources,
@@ -173,9 +166,8 @@ dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
                                .indices = m->indices,
                                .rows = m->destinations,
                                .edges = m->edges};
-  dfgnn_status status = dfgnn__fill(queue, other, 0, sizeof *other);
-  return status ? status
-                : launch(queue, &program, blocks_of_edges(m->edges), &mirror);
+  DFGNN_TRY(dfgnn__fill(queue, other, 0, sizeof *other));
+  return launch(queue, &program, blocks_of_edges(m->edges), &mirror);
 }
 
 dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue,
@@ -212,12 +204,9 @@ dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
                                     void *workspace) {
   const size_t part = dfgnn__align256((size_t)edges * sizeof(int32_t));
   uint32_t *sorted = workspace;
-  dfgnn_status status =
-      dfgnn__cuda_sort(queue, (const uint32_t *)dst, sorted, order, edges,
-                       bits_below(destinations + 1), edges > INT_MAX,
-                       dfgnn__behind(workspace, part));
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__cuda_sort(queue, (const uint32_t *)dst, sorted, order, edges,
+                             bits_below(destinations + 1), edges > INT_MAX,
+                             dfgnn__behind(workspace, part)));
   return finish(queue, edges > INT_MAX,
                 &(dfgnn_finish_edges){.offsets = offsets,
                                       .nodes = destinations,

@@ -50,10 +50,8 @@ dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
                                      bits < 32 ? (1u << bits) - 1 : UINT32_MAX};
   if (m->destinations == 0)
     return DFGNN_OK;
-  dfgnn_status status =
-      dfgnn__launch_struct(queue, &program, grid_of(m->destinations), &keys);
-  if (status)
-    return status;
+  DFGNN_TRY(
+      dfgnn__launch_struct(queue, &program, grid_of(m->destinations), &keys));
   return dfgnn__cuda_sort(
       queue, keys.key, (uint32_t *)dfgnn__behind(workspace, part), order,
       m->destinations, bits, 0, dfgnn__behind(workspace, 2 * part));
@@ -102,10 +100,9 @@ dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
     status = dfgnn__launch_struct(queue, &program, grid_of(n), &count);
   if (status || n == 0)
     return status;
-  status = dfgnn__cuda_scan_sum(queue, first_item, first_item, n + 1, scan);
-  if (!status)
-    status = dfgnn__cuda_scan_sum(queue, heavy_before, heavy_before, n, scan);
-  return status ? status : dfgnn__launch(queue, &list, grid_of(n), arguments);
+  DFGNN_TRY(dfgnn__cuda_scan_sum(queue, first_item, first_item, n + 1, scan));
+  DFGNN_TRY(dfgnn__cuda_scan_sum(queue, heavy_before, heavy_before, n, scan));
+  return dfgnn__launch(queue, &list, grid_of(n), arguments);
 }
 
 dfgnn_status dfgnn__cuda_pad_items(const dfgnn_queue *queue,

@@ -178,9 +178,7 @@ dfgnn_status dfgnn__compiler_keys(dfgnn_keys_of *keys,
   crypto_generichash_state state;
   char text[512];
   int count = 0;
-  dfgnn_status status = dfgnn__source_closure(files, &count, program->source);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__source_closure(files, &count, program->source));
   crypto_generichash_init(&state, NULL, 0, DFGNN_KEY_BYTES);
   add_text(&state, "dfgnn kernel 1");
   add_text(&state, target);

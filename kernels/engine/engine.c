@@ -135,9 +135,7 @@ static dfgnn_status compile_and_keep(dfgnn_image *image,
                                      const dfgnn_program *program,
                                      const dfgnn_keys_of *keys) {
   char text[512];
-  dfgnn_status status = dfgnn__compile(image, program, engine->target);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__compile(image, program, engine->target));
   dfgnn__program_text(text, sizeof text, program);
   dfgnn__cache_store(keys, image, engine->target, text);
   return DFGNN_OK;
@@ -188,11 +186,8 @@ static dfgnn_status obtain(dfgnn_engine *engine, dfgnn_kernel *kernel,
       return DFGNN_OK;
     dfgnn__image_free(image);
   }
-  dfgnn_status status = find_target(engine);
-  if (!status)
-    status = dfgnn__compiler_keys(&keys, program, engine->target);
-  if (status)
-    return status;
+  DFGNN_TRY(find_target(engine));
+  DFGNN_TRY(dfgnn__compiler_keys(&keys, program, engine->target));
   if (dfgnn__cache_find(image, &keys)) {
     if (!load_on(engine, kernel, image)) {
       show_image(engine, program, &keys, image);
@@ -201,7 +196,7 @@ static dfgnn_status obtain(dfgnn_engine *engine, dfgnn_kernel *kernel,
     dfgnn__image_free(image);
     dfgnn__cache_forget(&keys);
   }
-  status = compile_and_keep(image, engine, program, &keys);
+  dfgnn_status status = compile_and_keep(image, engine, program, &keys);
   if (!status)
     show_image(engine, program, &keys, image);
   return status ? status : load_on(engine, kernel, image);
@@ -407,9 +402,7 @@ dfgnn_status dfgnn__launch(const dfgnn_queue *queue,
   dfgnn_kernel *kernel;
   if (queue->list)
     return dfgnn__programs_add(queue->list, program);
-  dfgnn_status status = kernel_of(&kernel, queue->engine, program);
-  if (status)
-    return status;
+  DFGNN_TRY(kernel_of(&kernel, queue->engine, program));
   if (!kernel->function)
     return dfgnn__fail(DFGNN_ERROR_DEVICE,
                        "%s: the engine has no device to launch it on",

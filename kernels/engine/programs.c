@@ -178,11 +178,8 @@ static dfgnn_status grow(dfgnn_programs *list) {
 
 dfgnn_status dfgnn__programs_add(dfgnn_programs *list,
                                  const dfgnn_program *program) {
-  if (list->count == list->capacity) {
-    dfgnn_status status = grow(list);
-    if (status)
-      return status;
-  }
+  if (list->count == list->capacity)
+    DFGNN_TRY(grow(list));
   size_t *slot = slot_of(list, program);
   if (*slot)
     return DFGNN_OK;

@@ -110,9 +110,7 @@ dfgnn_status dfgnn__bind_nodes(dfgnn_extent *extents, const dfgnn_dag *dag,
                          "most %lld",
                          dfgnn__shape_text(dag, node->shape),
                          (long long)extents[n].all, (long long)most);
-    dfgnn_status status = check_operation(extents, dag, binding, n);
-    if (status)
-      return status;
+    DFGNN_TRY(check_operation(extents, dag, binding, n));
   }
   return DFGNN_OK;
 }

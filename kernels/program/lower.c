@@ -508,10 +508,9 @@ static int cost_of(const dfgnn_lowered *l) {
 static dfgnn_status find_twice(dfgnn_lowered *l, uint8_t *far,
                                dfgnn_place first) {
   memset(far, 0, (size_t)l->dag->count);
-  dfgnn_status status = find_walks(l, far, first);
-  if (!status)
-    status = find_edges(l, far);
-  return status ? status : find_walks(l, far, first);
+  DFGNN_TRY(find_walks(l, far, first));
+  DFGNN_TRY(find_edges(l, far));
+  return find_walks(l, far, first);
 }
 
 /* The walks of the place to begin with that takes the fewest. */
@@ -521,9 +520,7 @@ static dfgnn_status find_cheapest(dfgnn_lowered *l, uint8_t *far) {
   dfgnn_place best = DFGNN_PLACE_DST;
   int least = INT_MAX;
   for (int i = 0; i < 2 + has_relations(l); i++) {
-    dfgnn_status status = find_twice(l, far, places[i]);
-    if (status)
-      return status;
+    DFGNN_TRY(find_twice(l, far, places[i]));
     if (cost_of(l) < least) {
       least = cost_of(l);
       best = places[i];

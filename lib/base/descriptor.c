@@ -29,9 +29,7 @@ dfgnn_status dfgnn__can_give(const void *given,
 
 dfgnn_status dfgnn__take(void *whole, const void *given,
                          const dfgnn_descriptor_kind *kind) {
-  dfgnn_status status = dfgnn__can_give(given, kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__can_give(given, kind));
   const size_t size = size_of(given);
   for (size_t i = kind->size; i < size; i++)
     if (((const unsigned char *)given)[i])

@@ -13,6 +13,15 @@ dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...)
 dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Returns what a call returned from the function around it, unless that is 0:
+ * DFGNN_OK, or a tool's TOOL_DONE. */
+#define DFGNN_TRY(...)                                                         \
+  do {                                                                         \
+    const __typeof__(__VA_ARGS__) failed_ = (__VA_ARGS__);                     \
+    if (failed_)                                                               \
+      return failed_;                                                          \
+  } while (0)
+
 /* DFGNN_OK, or DFGNN_ERROR_INVALID: "NAME is 7, expected 0..3", or
  * "expected >= 0" where most is INT64_MAX. */
 dfgnn_status dfgnn__check_range(const char *name, int64_t value, int64_t least,

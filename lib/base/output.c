@@ -255,10 +255,8 @@ dfgnn_status dfgnn__output_close(dfgnn_output *o, int keep) {
 dfgnn_status dfgnn__write_whole(const char *path, const dfgnn_output_kind *kind,
                                 dfgnn__file_writer *write, const void *data) {
   dfgnn_output output;
-  dfgnn_status status = dfgnn__output_open(&output, path, kind);
-  if (status)
-    return status;
-  status = write(data, path, output.made);
+  DFGNN_TRY(dfgnn__output_open(&output, path, kind));
+  dfgnn_status status = write(data, path, output.made);
   dfgnn_status closed = dfgnn__output_close(&output, !status);
   return status ? status : closed;
 }

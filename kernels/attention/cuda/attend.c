@@ -180,15 +180,13 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
   const dfgnn_problem *problem = setting->problem;
   const places at = place(setting, plan, launch->workspace);
   attend_params p;
-  dfgnn_status status = fill(&p, launch);
-  if (status)
-    return status;
+  DFGNN_TRY(fill(&p, launch));
   p.partial_state = at.state;
   p.partial = at.partial;
   if (problem->weights && !p.lse)
     p.lse = at.lse;
   dfgnn__schedule_as(&p.schedule, plan, launch, 0);
-  status = attend(&p, launch, plan);
+  dfgnn_status status = attend(&p, launch, plan);
   const int items = plan->item_edges && !plan->by_blocks;
   if (!status && (items || p.schedule.slices))
     status = dfgnn__attend_merge(&p, problem->dim,

@@ -158,21 +158,18 @@ static dfgnn_status pmf_launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   dfgnn_passes passes;
   const int vector = fill(&passes, launch);
-  dfgnn_status status = launch_scores(&passes, setting, vector);
-  return status ? status
-                : launch_rows(&passes, setting, vector,
-                              DFGNN_ROWS_SOFTMAX | DFGNN_ROWS_GATHER);
+  DFGNN_TRY(launch_scores(&passes, setting, vector));
+  return launch_rows(&passes, setting, vector,
+                     DFGNN_ROWS_SOFTMAX | DFGNN_ROWS_GATHER);
 }
 
 static dfgnn_status unfused_launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   dfgnn_passes passes;
   const int vector = fill(&passes, launch);
-  dfgnn_status status = launch_scores(&passes, setting, vector);
-  if (!status)
-    status = launch_rows(&passes, setting, vector, DFGNN_ROWS_SOFTMAX);
-  return status ? status
-                : launch_rows(&passes, setting, vector, DFGNN_ROWS_GATHER);
+  DFGNN_TRY(launch_scores(&passes, setting, vector));
+  DFGNN_TRY(launch_rows(&passes, setting, vector, DFGNN_ROWS_SOFTMAX));
+  return launch_rows(&passes, setting, vector, DFGNN_ROWS_GATHER);
 }
 
 /* ---- smmf ---------------------------------------------------------------- */

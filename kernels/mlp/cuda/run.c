@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/mlp/cuda/plan.h"
+#include "lib/base/error.h"
 
 enum { MLP_THREADS = 256, LONG_COLUMN = 2048 };
 
@@ -323,12 +324,11 @@ static dfgnn_status finish_weights(const mlp_run *r) {
 static dfgnn_status forward(const mlp_run *r) {
   const mlp_forward_params p = forward_params(r);
   const int width = dfgnn__mlp_out_width(&r->job->mlp);
-  dfgnn_status status = clear(r, p.sums.out, width);
-  if (!status)
-    status =
-        launch_shaped(r, "kernels/mlp/cuda/forward.cuh", "dfgnn::mlp_forward",
-                      MLP_RESIDUAL | MLP_KEPT, grid_of_tiles(r, p.spans), &p);
-  return status ? status : merge(r, &p.sums, width);
+  DFGNN_TRY(clear(r, p.sums.out, width));
+  DFGNN_TRY(launch_shaped(r, "kernels/mlp/cuda/forward.cuh",
+                          "dfgnn::mlp_forward", MLP_RESIDUAL | MLP_KEPT,
+                          grid_of_tiles(r, p.spans), &p));
+  return merge(r, &p.sums, width);
 }
 
 /* Goes back from e' to z of the last layer, then through the layers. */

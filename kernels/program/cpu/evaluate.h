@@ -287,9 +287,7 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   e->own_elements = e->edge_elements = e->scratch_elements = 0;
   e->load_count = 0;
   place_leaves(e);
-  dfgnn_status status = place_values(e);
-  if (status)
-    return status;
+  DFGNN_TRY(place_values(e));
   e->all_elements = 0;
   e->looks_at_rows = !e->job->body;
   for (int32_t n = 0; n < e->dag->count; n++)

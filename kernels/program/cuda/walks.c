@@ -117,11 +117,9 @@ static dfgnn_status walks_launch(const dfgnn_launch *launch) {
                            launch->views + first,
                            walks_views(setting, requests) - first);
   const dfgnn_program_tuning tuning = tuning_of(setting->parameter);
-  dfgnn_status status = dfgnn__program_code(&code, &job, &tuning);
-  return status ? status
-                : dfgnn__program_cuda(&job, code->generated, code->source,
-                                      setting->queue, job.threads,
-                                      launch->workspace);
+  DFGNN_TRY(dfgnn__program_code(&code, &job, &tuning));
+  return dfgnn__program_cuda(&job, code->generated, code->source,
+                             setting->queue, job.threads, launch->workspace);
 }
 
 DFGNN_FAMILIES(program_cuda_walks) = {

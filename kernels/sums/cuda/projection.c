@@ -157,8 +157,8 @@ dfgnn_status dfgnn__sums_grade_projection(const sums_call *call) {
   if (status || (!args->grad_edge_weight && !args->grad_edge_bias))
     return status;
   p.chunks = (int)dfgnn__ceil_div(tiles, call->layout.blocks);
-  status = run_tiles(
+  DFGNN_TRY(run_tiles(
       call, "dfgnn::message_parameters", &p, (unsigned)call->layout.blocks,
-      (unsigned)(p.tiles * parts_of(setting->problem)), EDGES_FEATURES);
-  return status ? status : add_parameters(call, &p, call->layout.blocks);
+      (unsigned)(p.tiles * parts_of(setting->problem)), EDGES_FEATURES));
+  return add_parameters(call, &p, call->layout.blocks);
 }

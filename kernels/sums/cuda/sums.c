@@ -223,13 +223,9 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   dfgnn_program program;
   gather_shape shape = call->shape;
   int vector = shape.vector;
-  dfgnn_status status = dfgnn__sums_fill(&p, &vector, call, pass, &matrix);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__sums_fill(&p, &vector, call, pass, &matrix));
   const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, call->walk, &p);
-  status = find_program(&program, &shape, &kernel, &p, pass, vector, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(find_program(&program, &shape, &kernel, &p, pass, vector, problem));
   if (call->order && first)
     p.schedule.order = call->order->array[0];
   if (call->walk == SUMS_OVER_BLOCKS)
@@ -238,8 +234,8 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
     dfgnn__gather_items(&p, items, &matrix);
     p.partial = at(call, call->layout.partial);
   }
-  status = dfgnn__gather_run(&p, &program, &shape, launch, call->warps,
-                             call->rows, call->span);
+  dfgnn_status status = dfgnn__gather_run(&p, &program, &shape, launch,
+                                          call->warps, call->rows, call->span);
   return status || !items ? status
                           : merge_items(&p, &kernel, &shape, items, launch);
 }
@@ -282,9 +278,7 @@ static dfgnn_status fill_tables(const sums_call *call) {
       {&grad, "grad_out", a->grad_out, &a->grad_out_strides},
       {&grad_std, "grad_out_std", a->grad_out_std, &a->grad_out_strides},
       {&std, "out_std", a->out_std, &a->out_strides}};
-  dfgnn_status status = dfgnn__sums_find_tensors(list, 3, problem->dtype);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__sums_find_tensors(list, 3, problem->dtype));
   const int64_t blocks = dfgnn__ceil_div((int64_t)rows * p.width, 256);
   void *arguments[] = {&p, &grad, &grad_std, &std, &rows};
   const dfgnn_program program = DFGNN_PROGRAM(

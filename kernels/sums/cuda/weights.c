@@ -32,14 +32,10 @@ dfgnn_status dfgnn__sums_grade_weights(const dfgnn_launch *launch) {
   p.row_scale = args->scale_dst;
   p.gathered_scale = args->scale_src;
   p.to = args->grad_edge_weight;
-  dfgnn_status status =
-      dfgnn__gather_tensor(&p.grad, "grad_out", args->grad_out,
-                           &args->grad_out_strides, problem->dtype);
-  if (!status)
-    status = dfgnn__gather_tensor(&p.value, "value", args->value,
-                                  &args->value_strides, problem->dtype);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__gather_tensor(&p.grad, "grad_out", args->grad_out,
+                                 &args->grad_out_strides, problem->dtype));
+  DFGNN_TRY(dfgnn__gather_tensor(&p.value, "value", args->value,
+                                 &args->value_strides, problem->dtype));
   const int of_grad = vector_of_heads(&p, &p.grad, problem->dtype);
   const int of_value = vector_of_heads(&p, &p.value, problem->dtype);
   const int vector = of_grad < of_value ? of_grad : of_value;
