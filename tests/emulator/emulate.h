@@ -117,15 +117,8 @@ template <typename To, typename From> inline To emulated_bits(From x) {
   return y;
 }
 inline float __int_as_float(int x) { return emulated_bits<float>(x); }
-inline int __float_as_int(float x) { return emulated_bits<int>(x); }
 inline float __uint_as_float(unsigned x) { return emulated_bits<float>(x); }
 inline unsigned __float_as_uint(float x) { return emulated_bits<unsigned>(x); }
-inline long long __double_as_longlong(double x) {
-  return emulated_bits<long long>(x);
-}
-inline double __longlong_as_double(long long x) {
-  return emulated_bits<double>(x);
-}
 
 inline float rsqrtf(float x) { return float(1.0 / sqrt(double(x))); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
@@ -140,9 +133,7 @@ inline double __dadd_rn(double x, double y) { return x + y; }
 inline double __dmul_rn(double x, double y) { return x * y; }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }
 inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
 
@@ -187,11 +178,6 @@ template <typename T> inline T atomicOr(T *p, emulated_same_t<T> x) {
   *p = old | x;
   return old;
 }
-template <typename T> inline T atomicExch(T *p, emulated_same_t<T> x) {
-  T old = *p;
-  *p = x;
-  return old;
-}
 template <typename T>
 inline T atomicCAS(T *p, emulated_same_t<T> from, emulated_same_t<T> to) {
   T old = *p;
@@ -200,7 +186,6 @@ inline T atomicCAS(T *p, emulated_same_t<T> from, emulated_same_t<T> to) {
   return old;
 }
 inline void __threadfence() {}
-inline void __threadfence_block() {}
 inline void __threadfence_system() {}
 inline void __trap(EMULATED_HERE) {
   emulated_run->fail(EMULATED_PLACE, "trap");
@@ -213,9 +198,6 @@ inline void __syncthreads(EMULATED_HERE) {
 }
 inline int __syncthreads_or(int predicate, EMULATED_HERE) {
   return emulated_run->barrier(predicate, EMULATED_PLACE) != 0;
-}
-inline int __syncthreads_count(int predicate, EMULATED_HERE) {
-  return emulated_run->barrier(predicate, EMULATED_PLACE);
 }
 
 inline void emulated_sync(void **) {}
@@ -329,12 +311,6 @@ template <typename T> void emulated_match_lanes(void **operands) {
         mine->like |= unsigned(its->value == mine->value) << k;
       }
   }
-}
-template <typename T>
-inline unsigned __match_any_sync(unsigned mask, T x, EMULATED_HERE) {
-  emulated_match<T> mine{x, 0, 0};
-  emulated_run->meet(mask, &mine, emulated_match_lanes<T>, EMULATED_PLACE);
-  return mine.like;
 }
 template <typename T>
 inline unsigned __match_all_sync(unsigned mask, T x, int *all, EMULATED_HERE) {
