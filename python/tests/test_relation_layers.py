@@ -83,25 +83,6 @@ def test_relations_that_do_not_exist_get_the_error_of_pyg():
 
 # ---- RGAT -------------------------------------------------------------------
 
-@pytest.mark.parametrize("nodes, relations, count", [
-    (9, 3, 40), (9, 20, 60), (1, 2, 3), (30, 40, 300)])
-@pytest.mark.parametrize("mechanism", ["across-relation", "within-relation"])
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_rgat(weights, mechanism, nodes, relations, count, said):
-    edges, kinds = typed(nodes, relations, count)
-    x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
-    attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
-    for edge_dim in (None, 3):
-        plain = G.RGATConv(WIDTH, 4, relations, heads=2, edge_dim=edge_dim,
-                           attention_mechanism=mechanism,
-                           **WEIGHTS[weights]).double()
-        torch.nn.init.ones_(plain.l2)
-        of_edges = [] if edge_dim is None else [attr]
-        agree(plain, [x, *of_edges],
-              lambda layer: layer(x, edges, kinds, *of_edges))
-    assert not said.text
-
-
 @pytest.mark.parametrize("mod", [None, "additive", "scaled", "f-additive",
                                  "f-scaled"])
 @pytest.mark.parametrize("mode", ["additive", "multiplicative"])
@@ -110,17 +91,19 @@ def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
     ran, run = [], typed_layers._attended
     monkeypatch.setattr(typed_layers, "_attended", lambda *a: (
         ran.append(1), run(*a))[1])
-    for nodes, relations, count in ((9, 3, 40), (30, 40, 300), (4, 2, 0)):
+    for nodes, relations, count in ((9, 3, 40), (30, 40, 300), (4, 2, 0),
+                                    (1, 2, 3)):
         edges, kinds = typed(nodes, relations, count)
         x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
         attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
-        for concat, edge_dim, weights in ((True, None, None), (False, 3, True),
-                                          (True, 3, False)):
+        for concat, edge_dim, weights, made_of in (
+                (True, None, None, "full"), (False, 3, True, "bases"),
+                (True, 3, False, "blocks")):
             plain = G.RGATConv(
                 WIDTH, 4, relations, heads=2, mod=mod, edge_dim=edge_dim,
                 attention_mode=f"{mode}-self-attention", concat=concat,
                 dim=1 if mode == "additive" else 3,
-                attention_mechanism=mechanism).double()
+                attention_mechanism=mechanism, **WEIGHTS[made_of]).double()
             torch.nn.init.ones_(plain.l2)
             given = {} if edge_dim is None else {"edge_attr": attr}
 
@@ -129,7 +112,7 @@ def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
                               return_attention_weights=weights, **given)
                 return found if weights is None else (found[0], found[1][1])
             agree(plain, [x, *given.values()], call)
-    assert len(ran) == 9 and "own path" not in said.text
+    assert len(ran) == 12 and "own path" not in said.text
 
 
 # ---- HEAT -------------------------------------------------------------------
