@@ -39,10 +39,7 @@ static dfgnn_status add_named(dfgnn_context *ctx, const char *list) {
   for (const char *part = list; *part;) {
     size_t length = strcspn(part, ":");
     /* ":memory:" would be split; nobody can share it, so it is no layer */
-    dfgnn_status status =
-        length ? add_layer(ctx, part, length, 1, first) : DFGNN_OK;
-    if (status)
-      return status;
+    DFGNN_TRY(length ? add_layer(ctx, part, length, 1, first) : DFGNN_OK);
     first = first && !length;
     part += length + (part[length] == ':');
   }
@@ -131,9 +128,7 @@ static int has_no_folder(char *folder, size_t size, const char *path) {
 dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store) {
   const char *list = store ? store : getenv("DFGNN_STORE");
   char folder[4096];
-  dfgnn_status status = list ? add_named(ctx, list) : add_standard(ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(list ? add_named(ctx, list) : add_standard(ctx));
   if (store && ctx->layer_count &&
       has_no_folder(folder, sizeof folder, ctx->layers[0].path))
     return dfgnn__fail(DFGNN_ERROR_STORE,

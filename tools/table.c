@@ -335,9 +335,7 @@ int tool_table(const tool_settings *settings, json_t *rows,
                const tool_column *columns) {
   table t = {
       .settings = settings, .rows = rows, .terminal = terminal_width(settings)};
-  const int status = check_names(settings, columns);
-  if (status)
-    return status;
+  DFGNN_TRY(check_names(settings, columns));
   choose(&t, columns);
   if (!t.count)
     return TOOL_DONE;

@@ -13,119 +13,81 @@ typedef struct expected {
   dfgnn_message message;
 } expected;
 
+/* What a text is: the operator, its arguments, and what else is not 0. */
+#define IS(of, named, ...)                                                     \
+  .op = DFGNN_OP_##of, .arguments = named, ##__VA_ARGS__
+
 /* Attention as its users write it: names, order and axes of size 1 differ. */
 static const expected operators[] = {
     {.text = "dst q[2,8]; src k[2,8], v[2,8]\n"
              "out = sum_in(softmax_in(0.35 * sum(k * q)) * v)",
-     .op = DFGNN_OP_GT,
-     .arguments = "query,key,value",
-     .scale = 0.35},
+     IS(GT, "query,key,value", .scale = 0.35)},
     {.text = "dst q[8]; src k[8]\n"
              "out = sum_in(k * softmax_in(dot(q, k)))",
-     .op = DFGNN_OP_GT,
-     .arguments = "query,key value",
-     .scale = 1},
+     IS(GT, "query,key value", .scale = 1)},
     {.text = "dst a[2,8]; src b[2,8], c[2,8]; edge d[2,8], w[2,1]\n"
              "s = w + sum((d + b) * a) / 4\n"
              "return o = sum_in((d + c) * dropout(softmax_in(s), 0.2)),\n"
              "  l = logsumexp_in(s)",
-     .op = DFGNN_OP_GT,
-     .arguments = "query,key,value,edge_attr,bias",
-     .outputs = "out,lse",
-     .scale = 0.25,
-     .dropout = 0.2,
-     .edge_dim = DFGNN_EDGE_PROJECTED},
+     IS(GT, "query,key,value,edge_attr,bias", .outputs = "out,lse",
+        .scale = 0.25, .dropout = 0.2, .edge_dim = DFGNN_EDGE_PROJECTED)},
     /* sums that drop their axis, as torch's do */
     {.text = "dst q[4,8]; src k[4,8], v[4,8]; edge e[4,8]\n"
              "s = reshape(sum(q * (k + e)), [4]) * 0.5\n"
              "out = sum_in(reshape(softmax_in(s), [4,1]) * v)",
-     .op = DFGNN_OP_GT,
-     .arguments = "query,key,value,edge_attr",
-     .scale = 0.5,
-     .edge_dim = DFGNN_EDGE_PROJECTED,
-     .edge_use = DFGNN_EDGE_KEYS},
+     IS(GT, "query,key,value,edge_attr", .scale = 0.5,
+        .edge_dim = DFGNN_EDGE_PROJECTED, .edge_use = DFGNN_EDGE_KEYS)},
     {.text = "dst q[16]; src k[16], v[2,8]; edge e[3]; param W[16,3], b[16]\n"
              "x = reshape(linear(e, W, b), [2,8])\n"
              "w = softmax_in(sum(reshape(q, [2,8]) * reshape(k, [2,8])) * .3)\n"
              "return out = reshape(sum_in(w * (v + x)), [16]), w = w",
-     .op = DFGNN_OP_GT,
-     .arguments = "query,key,value,edge_attr,edge_weight,edge_bias",
-     .outputs = "out,weights",
-     .scale = 0.3,
-     .edge_dim = 3,
-     .edge_use = DFGNN_EDGE_VALUES},
+     IS(GT, "query,key,value,edge_attr,edge_weight,edge_bias",
+        .outputs = "out,weights", .scale = 0.3, .edge_dim = 3,
+        .edge_use = DFGNN_EDGE_VALUES)},
     {.text = "dst x[2,5]; src y[2,5]; param a[2,5]\n"
              "out = sum_in(softmax_in(dot(a, leaky_relu(y + x, .1))) * y)",
-     .op = DFGNN_OP_GATV2,
-     .arguments = "query,value,att",
-     .slope = 0.1},
+     IS(GATV2, "query,value,att", .slope = 0.1)},
     {.text = "dst x[5]; src y[5]; edge e[4]; param a[5], W[5,4]\n"
              "h = leaky_relu(y + (linear(e, W) + x), .1)\n"
              "out = sum_in(softmax_in(dot(h, a)) * y)",
-     .op = DFGNN_OP_GATV2,
-     .arguments = "query,value,edge_attr,att,edge_weight",
-     .slope = 0.1,
-     .edge_dim = 4},
+     IS(GATV2, "query,value,edge_attr,att,edge_weight", .slope = 0.1,
+        .edge_dim = 4)},
     {.text = "dst a[3,1]; src b[3,1], h[3,4]; edge c[3,1]\n"
              "out = sum_in(softmax_in(leaky_relu(a + b + c, 0.3)) * h)",
-     .op = DFGNN_OP_GAT,
-     .arguments = "score_dst,score_src,value,score_edge",
-     .slope = 0.3,
-     .edge_dim = DFGNN_EDGE_PROJECTED},
+     IS(GAT, "score_dst,score_src,value,score_edge", .slope = 0.3,
+        .edge_dim = DFGNN_EDGE_PROJECTED)},
     {.text = "dst a[3]; src b[3], h[3,4]\n"
              "w = softmax_in(leaky_relu(a + b, 0.3))\n"
              "out = sum_in(reshape(w, [3,1]) * h)",
-     .op = DFGNN_OP_GAT,
-     .arguments = "score_dst,score_src,value",
-     .slope = 0.3},
+     IS(GAT, "score_dst,score_src,value", .slope = 0.3)},
     {.text = "dst g[6]; src h[6]; param t\n"
              "n = h / max(sqrt(dot(h, h)), 1e-12)\n"
              "c = dot(n, g / max(sqrt(dot(g, g)), 1e-12))\n"
              "out = sum_in(softmax_in(t * c) * h)",
-     .op = DFGNN_OP_AGNN,
-     .arguments = "query,value,beta"},
-    {.text = "src h[3,4]; out = sum_in(h)",
-     .op = DFGNN_OP_SPMM_SUM,
-     .arguments = "value"},
+     IS(AGNN, "query,value,beta")},
+    {.text = "src h[3,4]; out = sum_in(h)", IS(SPMM_SUM, "value")},
     {.text = "dst r; src h[7], c; out = sum_in(r * h * c)",
-     .op = DFGNN_OP_SPMM_SUM,
-     .arguments = "scale_dst,value,scale_src"},
-    {.text = "src h[7]; out = mean_in(h)",
-     .op = DFGNN_OP_SPMM_MEAN,
-     .arguments = "value"},
+     IS(SPMM_SUM, "scale_dst,value,scale_src")},
+    {.text = "src h[7]; out = mean_in(h)", IS(SPMM_MEAN, "value")},
     {.text = "src h[2,7]; edge w; out = sum_in(h * w)",
-     .op = DFGNN_OP_SPMM_WEIGHTED,
-     .arguments = "value,edge_weight"},
+     IS(SPMM_WEIGHTED, "value,edge_weight")},
     {.text = "src h[2,7]; edge w[2]; out = sum_in(h * reshape(w, [2,1]))",
-     .op = DFGNN_OP_SPMM_WEIGHTED,
-     .arguments = "value,edge_weight"},
-    {.text = "src h[5]; out = max_in(h)",
-     .op = DFGNN_OP_REDUCE_MAX,
-     .arguments = "value"},
-    {.text = "src h[2,5]; out = min_in(h)",
-     .op = DFGNN_OP_REDUCE_MIN,
-     .arguments = "value"},
+     IS(SPMM_WEIGHTED, "value,edge_weight")},
+    {.text = "src h[5]; out = max_in(h)", IS(REDUCE_MAX, "value")},
+    {.text = "src h[2,5]; out = min_in(h)", IS(REDUCE_MIN, "value")},
     {.text = "src h[5]; edge e[5]; out = sum_in(relu(e + h))",
-     .op = DFGNN_OP_SPMM_SUM,
-     .arguments = "value,edge_attr",
-     .edge_dim = DFGNN_EDGE_PROJECTED,
-     .message = DFGNN_MESSAGE_RELU},
+     IS(SPMM_SUM, "value,edge_attr", .edge_dim = DFGNN_EDGE_PROJECTED,
+        .message = DFGNN_MESSAGE_RELU)},
     {.text = "src h[5]; edge e[2]; param W[5,2], b[5]\n"
              "out = mean_in(relu(linear(e, W, b) + h))",
-     .op = DFGNN_OP_SPMM_MEAN,
-     .arguments = "value,edge_attr,edge_weight,edge_bias",
-     .edge_dim = 2,
-     .message = DFGNN_MESSAGE_RELU},
+     IS(SPMM_MEAN, "value,edge_attr,edge_weight,edge_bias", .edge_dim = 2,
+        .message = DFGNN_MESSAGE_RELU)},
     {.text = "dst a[5]; src b[5], x[5]; out = sum_in(x * sigmoid(b + a))",
-     .op = DFGNN_OP_SPMM_SUM,
-     .arguments = "gate_dst,gate_src,value",
-     .message = DFGNN_MESSAGE_GATE},
+     IS(SPMM_SUM, "gate_dst,gate_src,value", .message = DFGNN_MESSAGE_GATE)},
     {.text = "dst a[5]; src b[5], x[5]; edge e[5]\n"
              "out = min_in(x * sigmoid(e + b + a))",
-     .op = DFGNN_OP_REDUCE_MIN,
-     .arguments = "gate_dst,gate_src,value,edge_attr",
-     .edge_dim = DFGNN_EDGE_PROJECTED,
-     .message = DFGNN_MESSAGE_GATE}};
+     IS(REDUCE_MIN, "gate_dst,gate_src,value,edge_attr",
+        .edge_dim = DFGNN_EDGE_PROJECTED, .message = DFGNN_MESSAGE_GATE)}};
 enum { OPERATORS = sizeof operators / sizeof *operators };
 
 static const char *const near_misses[] = {

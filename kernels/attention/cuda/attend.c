@@ -40,9 +40,7 @@ static dfgnn_status fill(attend_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *args = launch->args;
   attention_tensors t;
-  const dfgnn_status status = dfgnn__tensors(&t, launch);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__tensors(&t, launch));
   *p = (attend_params){.schedule = dfgnn__schedule_rows(launch->setting.matrix),
                        .query = t.query,
                        .key = t.key,

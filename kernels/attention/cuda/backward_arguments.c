@@ -55,9 +55,7 @@ dfgnn_status dfgnn__grad_tensors(grad_params *p, const dfgnn_launch *launch,
   const int gt = DFGNN_HAS_KEY(op), gat = DFGNN_HAS_SCALARS(op);
   const tensor_view none = {0};
   attention_tensors t;
-  const dfgnn_status status = dfgnn__tensors(&t, launch);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__tensors(&t, launch));
   const tensor_view destination[2] = {gat ? t.grad_out : t.query,
                                       gat ? none : t.grad_out};
   const tensor_view source[2] = {gt ? t.key : t.value, gt ? t.value : none};

@@ -391,8 +391,6 @@ dfgnn_status dfgnn__mlp_run(const dfgnn_mlp_job *job,
     r.columns = dfgnn__transposed(&job->rows, views[1]);
     r.column_edges = views[1]->array[2];
   }
-  const dfgnn_status status = pack_weights(&r);
-  if (status)
-    return status;
+  DFGNN_TRY(pack_weights(&r));
   return job->pass == DFGNN_PASS_FORWARD ? forward(&r) : backward(&r);
 }
