@@ -88,24 +88,14 @@ static size_t workspace(const dfgnn_setting *setting) {
 }
 
 static const dfgnn_family families[] = {
-    {
-        .name = "test.harness",
-        .algorithm = "test",
-        .backend = "cpu",
-        .ops = DFGNN_OPS_ATTENTION,
-        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-        .dtypes = DFGNN_BIT(DFGNN_F32),
-        .revision = 1,
-        .deterministic = 1,
-        .paper = 1,
+    FAKE_FAMILY(
+        "test.harness", "test", .paper = 1, .workspace = workspace,
+        .launch = launch,
         .parameters = {{"mistake",
                         MISTAKES,
                         {RIGHT, NOTHING_WRITTEN, ONE_NUMBER_OFF, LSE_OFF,
                          ISOLATED_ROW_LEFT, BEYOND_OUT, BEFORE_OUT,
-                         BEYOND_WORKSPACE, BETWEEN_FEATURES}}},
-        .workspace = workspace,
-        .launch = launch,
-    },
+                         BEYOND_WORKSPACE, BETWEEN_FEATURES}}}),
     DFGNN_FAMILIES_END,
 };
 

@@ -16,17 +16,10 @@ static dfgnn_status no_launch(const dfgnn_launch *launch) {
 
 enum { FAKES = 4, MOST_ROWS = 64 };
 static const dfgnn_family fakes[] = {
-    {.name = "cpu.attention.fwd.fake",
-     .algorithm = "fake",
-     .backend = "cpu",
-     .ops = DFGNN_OPS_ATTENTION,
-     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-     .dtypes = DFGNN_BIT(DFGNN_F64),
-     .revision = 1,
-     .deterministic = 1,
-     .bias = 1,
-     .parameters = {{"n", FAKES, {1, 2, 3, 4}, {0}}},
-     .launch = no_launch},
+    FAKE_FAMILY("cpu.attention.fwd.fake", "fake",
+                .dtypes = DFGNN_BIT(DFGNN_F64), .bias = 1,
+                .parameters = {{"n", FAKES, {1, 2, 3, 4}, {0}}},
+                .launch = no_launch),
     DFGNN_FAMILIES_END};
 static const char *const names[FAKES] = {
     "cpu.attention.fwd.fake/n=1", "cpu.attention.fwd.fake/n=2",

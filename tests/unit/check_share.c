@@ -15,17 +15,12 @@ static dfgnn_status fake_launch(const dfgnn_launch *launch) {
   return DFGNN_OK;
 }
 
-static const dfgnn_family fakes[] = {{.name = "cpu.attention.fwd.fake",
-                                      .algorithm = "fake",
-                                      .backend = "cpu",
-                                      .ops = DFGNN_OPS_ATTENTION,
-                                      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-                                      .dtypes = DFGNN_BIT(DFGNN_F64),
-                                      .revision = 3,
-                                      .deterministic = 1,
-                                      .launch = fake_launch,
-                                      .parameters = {{"n", 3, {1, 2, 3}, {0}}}},
-                                     DFGNN_FAMILIES_END};
+static const dfgnn_family fakes[] = {
+    FAKE_FAMILY("cpu.attention.fwd.fake", "fake",
+                .dtypes = DFGNN_BIT(DFGNN_F64), .revision = 3,
+                .launch = fake_launch,
+                .parameters = {{"n", 3, {1, 2, 3}, {0}}}),
+    DFGNN_FAMILIES_END};
 
 static const char *const fake_names[] = {"cpu.attention.fwd.fake/n=1",
                                          "cpu.attention.fwd.fake/n=2",
