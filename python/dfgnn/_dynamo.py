@@ -41,7 +41,10 @@ _OPTIONS = {"recompile_limit": MOST_GRAPHS, "fail_on_recompile_limit_hit": True,
             "capture_scalar_outputs": True, "specialize_float": False,
             "automatic_dynamic_shapes": True, "assume_static_by_default": True,
             "use_numpy_random_stream": True,
-            "skip_nnmodule_hook_guards": False, "suppress_errors": False, "error_on_recompile": False}
+            "skip_nnmodule_hook_guards": False,
+            # versions of dicts know nothing of an object's class
+            "use_recursive_dict_tags_for_guards": False,
+            "suppress_errors": False, "error_on_recompile": False}
 _thread = threading.local()  # .making: what is made of the next graph
 
 

@@ -164,3 +164,29 @@ def test_wrong_calls_after_right_ones_raise_as_the_layer_does():
     for layer in (ours, own):
         with pytest.raises((IndexError, RuntimeError)):
             layer(x, edges)
+
+
+def test_a_class_that_a_submodule_gets_later():
+    class Tripled(torch.nn.Linear):
+        def forward(self, x):
+            return 3 * super().forward(x)
+
+    class Layer(MessagePassing):
+        def __init__(self):
+            super().__init__()
+            self.network = torch.nn.Sequential(torch.nn.Linear(2, 3),
+                                               torch.nn.ReLU())
+
+        def forward(self, x, edge_index):
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j):
+            return self.network(x_j)
+    own, x = Layer(), torch.randn(5, 2)
+    edges = torch.randint(5, (2, 9))
+    ours = copy.deepcopy(own)
+    dfgnn.accelerate(ours, guard=False)
+    ours(x, edges)
+    for layer in own, ours:
+        layer.network[0].__class__ = Tripled
+    torch.testing.assert_close(ours(x, edges), own(x, edges))
