@@ -351,7 +351,7 @@ class _Call(Kind):
         weights = self.by_columns(wide.t(), width)
         for kind, part in live.items():
             torch.mm(part, weights[kind].t(), out=rows[kind].flatten(1))
-        links = _links(matrix, self.op, inputs["edge_weight"], first)
+        links = _links(self.matrix, self.op, inputs["edge_weight"], first)
         values = dict(zip((name for link in links for name in link.saves),
                           kept))
         for link in reversed(links):
