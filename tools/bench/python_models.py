@@ -63,7 +63,8 @@ def moved(value, device):
         return {k: moved(v, device) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(moved(v, device) for v in value)
-    return value.to(device) if isinstance(value, torch.Tensor) else value
+    return value.detach().to(device).requires_grad_(value.requires_grad) \
+        if isinstance(value, torch.Tensor) else value
 
 
 def renewed(value):
