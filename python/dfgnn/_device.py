@@ -29,6 +29,19 @@ def with_room(device, call, *args):
     return status
 
 
+def free_bytes(device):
+    """The memory that torch can still take; None where nobody tells."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(
+            device) - torch.cuda.memory_allocated(device)
+    try:
+        with open("/proc/meminfo") as file:
+            return next(1024 * int(line.split()[1]) for line in file
+                        if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+
+
 def make_seed(device):
     """[1] a number of torch's generator, on the device: the host does not wait
     for it, and a captured CUDA graph draws a new one at each replay."""

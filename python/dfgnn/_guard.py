@@ -9,6 +9,8 @@ runs meanwhile.  Nothing is run twice, so that buffers, random numbers, hooks
 and gradients are those of one step.  A layer whose own path is faster gets its
 own class back.
 
+Where the own path might not fit in memory, or does not, kernels stay.
+
 On a GPU the clock is that of its stream, which waits where the host is the
 slower one, and no call waits for the device.
 """
@@ -22,7 +24,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from . import _measure, _remember, _ways, graph
+from . import _device, _measure, _remember, _ways, graph
 from ._modes import compiling, torchs_cuda_graphs
 from ._step_times import tensors_in
 from .convert import graphs_of
@@ -36,6 +38,7 @@ MOST_CALLS = 64  # of a layer in a step
 MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
+ROWS = 8  # of an edge that an own path may hold at once in both passes
 NEW_GRAPHS = .95  # where they make graphs in each step, whose end no clock sees
 KERNELS, OWN = "kernels", "own path"
 
@@ -174,11 +177,16 @@ class _Sample:
         self.began = self.ended = None  # of the backward pass
         self.over = False  # no backward pass is to come
         self.graphs = 0  # that its calls made
+        self.row_bytes = 0  # of what it reads and gives
 
     def run(self, run, layer, tensors):
         if not self.timed:
             out = run()
             self.calls += 1
+            self.row_bytes = max([t.numel() // len(t) * t.element_size()
+                                  for t in (*tensors, *tensors_in(out))
+                                  if t.is_floating_point() and t.dim() > 1
+                                  and len(t)], default=0)
             self.over = not torch.is_grad_enabled()
             if not self.over and not self.handles:
                 self._follow(layer, tensors, out)
@@ -268,6 +276,7 @@ class Race:
         self.samples = {KERNELS: [], OWN: []}
         self.rows = 0
         self.builds = 0  # samples of the kernels that made graphs
+        self.row_bytes = 0  # of a step that was not timed
         self.winner = self.reason = None
         self.ready = False  # decided, but for the layers that share its graph
         self.key = None  # of what later processes may know
@@ -307,6 +316,7 @@ class Race:
     def _close(self, sample):
         self.open = None
         sample.close()
+        self.row_bytes = max(self.row_bytes, sample.row_bytes)
         if sample.timed:
             self.waiting.append(sample)
         left = []
@@ -378,6 +388,21 @@ class Race:
         self.end(OWN if times[KERNELS] > MARGIN * times[OWN] else KERNELS,
                  why=", in an earlier process")
 
+    def may_be_too_large(self, tensors, rows):
+        """Whether the own path may take more memory than there is, if it holds
+        so many rows of each edge."""
+        edges = sum(t.size(1) for t in tensors if t.dim() == 2
+                    and t.size(0) == 2 and not t.is_floating_point())
+        need = rows * edges * self.row_bytes
+        free = _device.free_bytes(tensors[0].device) if need > 1 << 30 else None
+        return free is not None and need > free
+
+    def keep_kernels(self, reason):
+        """Ends the race without times."""
+        self.open.close()
+        self.open, self.waiting = None, []
+        self.winner, self.reason, self.ready = KERNELS, reason, False
+
     def end(self, winner, clear=False, why=""):
         """Sets the winner; clear: later processes need not time again."""
         own, kernels = map(self.milliseconds, (OWN, KERNELS))
@@ -407,7 +432,7 @@ class Guards:
         if not together or not open_ or any(
                 one.held or len(one.pairs) < LEAST for one in open_):
             return
-        both = [one for one in races if one.winner != OWN]
+        both = [one for one in races if one.winner != OWN and one.pairs]
         own, kernels = (sum(one.milliseconds(path) for one in both)
                         for path in (OWN, KERNELS))
         steps = [[sum(times) for times in zip(*step)]
@@ -425,6 +450,7 @@ class Guard:
     """Watches the first steps of one layer."""
 
     words = "by its library's own path", "by kernels"
+    rows = ROWS
 
     def __init__(self, group=None):
         self.group = Guards() if group is None else group
@@ -462,7 +488,10 @@ class Guard:
         if race is None:
             race = self.races[recorded] = Race(self.words)
         sample = race.sample(tensors)
-        if race.steps == WARM + 1 and race.key is None and _measure.enabled:
+        if race.steps == WARM + 1 and sample.path == OWN and \
+                race.may_be_too_large(tensors, self.rows):
+            race.keep_kernels("its library's own path may not fit in memory")
+        elif race.steps == WARM + 1 and race.key is None and _measure.enabled:
             race.known(_ways.key_of(layer, parts, recorded,
                                            graphs_of) or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
@@ -478,8 +507,13 @@ class Guard:
             return sample.run(
                 lambda: self.other(layer, args, kwargs) if sample.path == OWN
                 else forward(layer, *args, **kwargs), layer, tensors)
+        except torch.OutOfMemoryError:
+            if sample.path == KERNELS:
+                raise
         finally:
             _thread.path = None
+        race.keep_kernels("its library's own path does not fit in memory")
+        return forward(layer, *args, **kwargs)
 
     def _decided(self, race, forward, layer, args, kwargs):
         """Calls the layer by the winner.  One that trains by its own path has
@@ -520,6 +554,7 @@ class Compilation(Guard):
     makes it, once its layers have their paths."""
 
     words = "as torch.compile makes it", "as it is"
+    rows = 0  # kernels run in both
 
     def __init__(self, model, layers):
         super().__init__()

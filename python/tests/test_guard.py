@@ -67,7 +67,7 @@ class Own(nn.Module):
         self.clock.now += forward
         return Takes.apply(x * self.weight, self.clock, backward)
 
-    def forward(self, x):
+    def forward(self, x, *edges):
         return self.take(x, OWN)
 
 
@@ -75,7 +75,7 @@ class Fast(Own):
     _dfgnn_base = Own
 
     @guarded
-    def forward(self, x):
+    def forward(self, x, *edges):
         graph.made += self.builds
         return self.take(x, KERNELS)
 
@@ -218,6 +218,37 @@ def test_a_call_that_raises_takes_no_time(clock):
                 one(torch.ones(2, 4))
         train(one, 1)
     assert type(one) is Own
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_an_own_path_that_finds_no_memory_is_passed_over(clock, step):
+    one, steps = layer(clock, (1, 1), (2, 2)), iter(range(9))
+
+    def take(self, x, path):
+        if path == OWN and next(steps) == step:
+            raise torch.OutOfMemoryError
+        return Own.take(self, x, path)
+    one.take = take.__get__(one)
+    train(one)
+    assert type(one) is Fast and one.paths[-3:] == [KERNELS] * 3
+    assert len(one.paths) == STEPS
+    assert one._dfgnn_guard.reason.endswith("does not fit in memory")
+    one.times[KERNELS] = (1, 1)
+    one.take = lambda x, path: (_ for _ in ()).throw(torch.OutOfMemoryError)
+    with pytest.raises(torch.OutOfMemoryError):  # that of kernels is told
+        train(one, 1)
+
+
+@pytest.mark.parametrize("free, paths", [
+    (1 << 40, {KERNELS, OWN}), (None, {KERNELS, OWN}), (1 << 20, {KERNELS})])
+def test_an_own_path_that_may_not_fit_is_not_tried(clock, monkeypatch, free,
+                                                   paths):
+    monkeypatch.setattr(_guard._device, "free_bytes", lambda device: free)
+    monkeypatch.setattr(Guard, "rows", 1 << 24)  # of 9 edges of 12 bytes
+    one, edges = layer(clock, (1, 1), (2, 2)), torch.zeros(2, 9).long()
+    for _ in range(_guard.WARM + 4):
+        one(torch.ones(2, 3), edges).sum().backward()
+    assert set(one.paths) == paths
 
 
 def test_an_own_path_is_not_seen_by_other_threads(clock):
