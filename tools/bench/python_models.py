@@ -209,7 +209,7 @@ class Run:
         except ERRORS as error:
             self.row[f"{way}_error"] = reason(error)
             self.ways.pop(way, None)
-            if self.options.device == "cuda":
+            if self.options.device == "cuda" and not broken("cuda"):
                 torch.cuda.empty_cache()
 
     def begin(self, names):

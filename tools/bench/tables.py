@@ -167,7 +167,7 @@ def zoo():
 @table("model", "PyG", "compiled", "captured", "dfgnn", "compiled", "captured",
        "captured over the best of PyG", "memory of PyG compiled", "of dfgnn")
 def steps():
-    for r in rows("h100/python_steps"):
+    for r in rows("h200/python_steps"):
         way = {f"{lib}{w}": r.get(f"{lib}{w}_ms") for lib in ("pyg", "dfgnn")
                for w in ("", "_compiled", "_captured")}
         best = least(r.get("pyg_overhead_ms"), *(v for k, v in way.items() if "pyg" in k))
@@ -175,22 +175,44 @@ def steps():
                size(r.get("pyg_compiled_mb")), size(r.get("dfgnn_mb"))]
 
 
-@table("example", "GPU", "PyG", "dfgnn", "faster by", "accuracy or skill of PyG", "of dfgnn",
+@table("example", "PyG", "dfgnn", "faster by", "accuracy or skill of PyG", "of dfgnn",
        "memory of PyG", "of dfgnn")
 def examples():
     for what, name in (("cora, GAT, captured", "h200/cora_captured"),
                        ("pattern, an epoch of 1024 graphs", "h200/pattern"),
                        ("the same captured", "h200/pattern_captured"),
                        ("sampled neighbours", "h200/minibatch"),
-                       ("flow on a sphere", "h100/weather")):
+                       ("flow on a sphere", "h200/weather")):
         for own in rows(name, library="dfgnn"):
             pyg, = rows(name, library="pyg", model=own.get("model"))
             yield [what + (f", {own['model']}" if "neighbours" in what else ""),
-                   name[:4].upper(),
                    *(time(r.get("step_ms", r.get("epoch_ms"))) for r in (pyg, own)),
                    times(own["speedup"]),
                    *(times(r.get("accuracy", r.get("skill"))) for r in (pyg, own)),
                    size(pyg["peak_MiB"]), size(own["peak_MiB"])]
+
+
+# ---- relations -----------------------------------------------------------------
+
+RELATIONS = {
+    "igbh": "R-GAT on blocks of IGBH's types, 1.39 M edges, 3 layers of 4 x 128",
+    "relbench": "RelBench's GraphSAGE, 20 relations, 148 k edges",
+    "hgt": "HGT, 140 relations of 70 types, 705 edges",
+    "aifb": "RGCN of AIFB's size, 90 relations, 30 bases",
+    "mag": "R-GAT on a graph of ogbn-mag's size, 36.8 M edges",
+    "maghgt": "HGT on the same graph"}
+
+
+@table("case", "PyG", "dfgnn", "times as fast", "launches of PyG", "of dfgnn", "memory of PyG",
+       "of dfgnn")
+def relations():
+    measured = {r["case"]: r for r in rows("h200/python_relations")}
+    for case, name in RELATIONS.items():
+        if case in measured:
+            r = measured[case]
+            yield [name, time(r.get("pyg_ms")), time(r["dfgnn_ms"]),
+                   over(r.get("pyg_ms"), r["dfgnn_ms"]), r.get("pyg_launches", "-"),
+                   r["dfgnn_launches"], size(r.get("pyg_mb")), size(r["dfgnn_mb"])]
 
 
 # ---- layers and messages ---------------------------------------------------------
@@ -264,7 +286,7 @@ def spmm():
     for op in ("spmm-sum", "spmm-weighted"):
         for dtype in ("f32", "bf16"):
             yield [op, dtype, *(mean_and(min, [r["times"] for r in rows(
-                "h100/python_spmm", op=op, dtype=dtype, dim=d)]) for d in (32, 64, 128, 256))]
+                "h200/python_spmm", op=op, dtype=dtype, dim=d)]) for d in (32, 64, 128, 256))]
 
 
 @table("device", "cell", "graphs", "variants", "choice", "rule", "after 50 ms", "after 300 ms",
