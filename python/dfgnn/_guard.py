@@ -38,7 +38,7 @@ MOST_CALLS = 64  # of a layer in a step
 MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
-ROWS = 8  # of an edge that an own path may hold at once in both passes
+ROWS = 8  # an own path may hold so many of an edge at once, in both passes
 NEW_GRAPHS = .95  # where they make graphs in each step, whose end no clock sees
 KERNELS, OWN = "kernels", "own path"
 
@@ -177,7 +177,7 @@ class _Sample:
         self.began = self.ended = None  # of the backward pass
         self.over = False  # no backward pass is to come
         self.graphs = 0  # that its calls made
-        self.row_bytes = 0  # of what it reads and gives
+        self.row_bytes = 0  # the widest row that is read or given has so many
 
     def run(self, run, layer, tensors):
         if not self.timed:
@@ -276,7 +276,7 @@ class Race:
         self.samples = {KERNELS: [], OWN: []}
         self.rows = 0
         self.builds = 0  # samples of the kernels that made graphs
-        self.row_bytes = 0  # of a step that was not timed
+        self.row_bytes = 0  # steps that were not timed tell it
         self.winner = self.reason = None
         self.ready = False  # decided, but for the layers that share its graph
         self.key = None  # of what later processes may know

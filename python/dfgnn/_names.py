@@ -99,6 +99,6 @@ def outside_of(function):
 
 
 def surroundings(function, depth=0):
-    """What makes a function another one: outside_of() and its defaults."""
+    """A value that differs where functions do: outside_of() and defaults."""
     return (*[plain(value, depth) for value in outside_of(function)],
             plain(function.__defaults__ or (), depth))

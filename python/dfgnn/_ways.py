@@ -102,7 +102,7 @@ def store(key, times):
 
 
 def key_of(layer, parts, recorded, graphs_of):
-    """What a decision depends on, as a digest; None of a class whose code is
+    """A digest of all that a decision depends on; None of a class whose code is
     not known.  Numbers of rows count by half powers of 2.
 
     graphs_of: gives the graphs that were made of a tensor."""
@@ -135,7 +135,7 @@ def key_of(layer, parts, recorded, graphs_of):
 
 
 def machine(device):
-    """What times depend on beside a call."""
+    """All that times depend on beside a call."""
     info = context(device).device()
     return (sys.modules[__package__].__version__, device.type,
             info.model.decode(), info.units, torch.get_num_threads())

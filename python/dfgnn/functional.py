@@ -448,7 +448,7 @@ def _make_pairs(batch):
 
 
 def _places(batch, graph, most):
-    """Where each pair is in a matrix [graphs, most, most]."""
+    """The place of each pair in a matrix [graphs, most, most]."""
     def make():
         first = torch.searchsorted(batch, batch)
         number = torch.zeros_like(batch)

@@ -28,7 +28,7 @@ LAYERS = {
 
 
 def of_edges(name, edges):
-    """What a layer takes by edge: features, weights or nothing."""
+    """The features or weights that a layer takes by edge, or nothing."""
     if "edges" in name:
         return (torch.randn(edges.size(1), FIELDS, device=edges.device),)
     if "weights" in name:

@@ -212,7 +212,7 @@ def test_everything_may_be_dropped(name, edge_dim):
     ids=lambda aggr: "a module" if callable(aggr) else aggr)
 @pytest.mark.parametrize("bipartite", [False, True])
 def test_aggregations_of_pyg_in_sage(aggr, bipartite):
-    """Those that are numbers of kernels are drawn by test_pyg_fuzz.py."""
+    """The fuzz of test_pyg_fuzz.py draws aggregations that kernels have."""
     made = [aggr() if callable(aggr) else aggr for _ in range(2)]
     theirs, mine = (where.SAGEConv((IN, 5) if bipartite else IN, OUT, aggr=a)
                     for where, a in zip((pyg, nn), made))
