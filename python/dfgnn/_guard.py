@@ -409,7 +409,7 @@ class Race:
         self.winner, self.ready = winner, False
         if clear:
             _ways.store(self.key, {OWN: own / self.rows,
-                                         KERNELS: kernels / self.rows})
+                                   KERNELS: kernels / self.rows})
         self.reason = f"a call takes {own:.3g} ms {self.words[0]}, " \
             f"{kernels:.3g} ms {self.words[1]}{why}"
 
@@ -492,8 +492,7 @@ class Guard:
                 race.may_be_too_large(tensors, self.rows):
             race.keep_kernels("its library's own path may not fit in memory")
         elif race.steps == WARM + 1 and race.key is None and _measure.enabled:
-            race.known(_ways.key_of(layer, parts, recorded,
-                                           graphs_of) or "")
+            race.known(_ways.key_of(layer, parts, recorded, graphs_of) or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
                 (race.steps - WARM) % RUN in (1, 2) or _measure.compiling()):
             self.group.decide(race, recorded)

@@ -13,7 +13,8 @@ typedef struct expected {
   dfgnn_message message;
 } expected;
 
-/* What a text is: the operator, its arguments, and what else is not 0. */
+/* An expected row names the operator, its arguments, and all else that is not
+ * 0. */
 #define IS(of, named, ...)                                                     \
   .op = DFGNN_OP_##of, .arguments = named, ##__VA_ARGS__
 
