@@ -24,6 +24,7 @@ N, D = 300, 8
 def measuring(store, monkeypatch):
     """Contexts of the test's own, with a store of its own."""
     monkeypatch.setattr(_measure, "_measured", set())
+    monkeypatch.setattr(_measure, "_prepared", set())
     monkeypatch.setattr(_measure, "enabled", True)
     monkeypatch.setattr(_measure, "MOST_S", 60.)  # the machine may be busy
 
@@ -42,6 +43,17 @@ def sources(graph):
     return [_abi.SOURCES[library().dfgnn_plan_source(call.plan.address)]
             for recipe in graph.handle.recipes.values()
             for call in getattr(recipe, "calls", {}).values()]
+
+
+def preparations(monkeypatch):
+    """A list of the Kernels that are made from now on."""
+    prepared, made = [], _measure.Kernels.__init__
+
+    def prepare(self, *given):
+        prepared.append(self)
+        made(self, *given)
+    monkeypatch.setattr(_measure.Kernels, "__init__", prepare)
+    return prepared
 
 
 def attend(graph, tensors):
@@ -117,14 +129,25 @@ def test_the_batches_of_a_loader_are_measured_once():
     assert measured == 1
 
 
+def test_graphs_of_two_calls_prepare_kernels_once(monkeypatch):
+    """As the blocks of a sampler in a model of two layers, which end before
+    they measure."""
+    tensors, prepared = inputs(), preparations(monkeypatch)
+    for seed in range(4):
+        graph = graph_of(seed)
+        for _ in range(2):
+            step(graph, tensors)
+    assert len(prepared) == 2  # of both passes
+    for _ in range(3):  # a graph that comes again is measured all the same
+        while not all(one.ready() for one in prepared):
+            time.sleep(.01)
+        step(graph, tensors)
+    assert set(sources(graph)) == {"exact"}
+
+
 def test_kernels_of_later_batches_are_not_looked_for(monkeypatch):
     """A step that makes its edges anew would pay for that each time."""
-    tensors, prepared, made = inputs(), [], _measure.Kernels.__init__
-
-    def prepare(self, *given):
-        prepared.append(given)
-        made(self, *given)
-    monkeypatch.setattr(_measure.Kernels, "__init__", prepare)
+    tensors, prepared = inputs(), preparations(monkeypatch)
     for seed in range(40, 44):
         graph = graph_of(seed, 2500)
         for _ in range(8):
