@@ -121,10 +121,14 @@ class Edges:
     def edge_index(self):
         """[2, E] sources and destinations in the caller's order."""
         def make():
-            edges = torch.stack([self.src, self.dst])
-            if self.inverse is not None:
-                edges = edges[:, self.inverse]
-            return edges
+            edges = None if compiling() else self._given()
+            if edges is None:
+                edges = torch.stack([self.src, self.dst])
+                return edges if self.inverse is None else edges[:, self.inverse]
+            if self.loops is None:
+                return edges.to(torch.int64, copy=True)
+            loops = torch.arange(self.loops, device=self.device)
+            return torch.cat([edges[:, self.kept], loops.expand(2, -1)], 1)
         return self._derive("edge_index", make)
 
     def to_graph_order(self, edges):
@@ -148,15 +152,13 @@ class Edges:
             self.looped = lasting(self._make_looped)
         return self.looped
 
-    def _list(self):
-        """The caller's edge list if it still exists and is unchanged, else
-        edge_index."""
-        entry = self._edge_list
-        if entry is not None:
-            edges, known = entry[0](), entry[1]
-            if edges is not None and is_stamped(edges, known):
-                return edges
-        return self.edge_index
+    def _given(self):
+        """The edge list that the graph was made of, before loops, if it still
+        exists and is unchanged."""
+        if self._edge_list is None:
+            return None
+        edges, known = self._edge_list[0](), self._edge_list[1]
+        return edges if edges is not None and is_stamped(edges, known) else None
 
     def in_order(self, edges):
         """to_graph_order() of to_looped_edges()."""

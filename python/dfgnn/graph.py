@@ -274,8 +274,10 @@ class Graph(Edges):
         return x
 
     def _make_looped(self):
+        given = self._given()
         return Graph.from_edge_index(
-            self._list(), (self.num_src, self.num_dst),
+            self.edge_index if given is None else given,
+            (self.num_src, self.num_dst),
             graph_ptr=self.graph_ptr, family=self.family, name=self.name,
             trusted=self.trusted, self_loops=True)
 
