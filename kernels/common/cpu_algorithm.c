@@ -14,6 +14,12 @@ int dfgnn__cpu_row_legal(const int *p) {
 }
 
 const char *dfgnn__cpu_applicable(const dfgnn_setting *setting) {
+  const uint32_t numbered = DFGNN_BIT(DFGNN_OP_REDUCE_MIN) |
+                            DFGNN_BIT(DFGNN_OP_REDUCE_MAX) |
+                            DFGNN_BIT(DFGNN_OP_REDUCE_PNA);
+  if (DFGNN_BIT(setting->problem->op) & numbered &&
+      setting->matrix->max_degree > INT32_MAX)
+    return "a row has more edges than arg_min and arg_max can number";
   return dfgnn__cpu_simd_missing(setting->parameter[DFGNN_CPU_P_SIMD]);
 }
 

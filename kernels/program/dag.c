@@ -420,10 +420,9 @@ static char *next_buffer(void) {
   return buffers[turn++ % 4];
 }
 
-const char *dfgnn__size_text(const dfgnn_dag *dag, dfgnn_size size) {
-  char *text = next_buffer();
+/* Writes a size of at most 256 characters, and returns how many. */
+static int write_size(char *text, const dfgnn_dag *dag, dfgnn_size size) {
   int used = 0;
-  text[0] = 0;
   for (int i = 0; i < DFGNN_SIZE_NAMES && used < 200; i++) {
     int times = size.times[i];
     if (!times)
@@ -434,10 +433,15 @@ const char *dfgnn__size_text(const dfgnn_dag *dag, dfgnn_size size) {
       used += snprintf(text + used, 256 - (size_t)used, "%d*", abs(times));
     used += snprintf(text + used, 256 - (size_t)used, "%.40s", dag->names[i]);
   }
-  if (!used)
-    snprintf(text, 256, "%d", size.constant);
-  else if (size.constant && used < 240)
-    snprintf(text + used, 256 - (size_t)used, "%+d", size.constant);
+  if (!used || (size.constant && used < 240))
+    used += snprintf(text + used, 256 - (size_t)used, used ? "%+d" : "%d",
+                     size.constant);
+  return used;
+}
+
+const char *dfgnn__size_text(const dfgnn_dag *dag, dfgnn_size size) {
+  char *text = next_buffer();
+  write_size(text, dag, size);
   return text;
 }
 
@@ -449,9 +453,12 @@ const char *dfgnn__shape_text(const dfgnn_dag *dag, const dfgnn_size *shape) {
   if (first == DFGNN_DAG_AXES)
     return "a number";
   int used = snprintf(text, 256, "[");
-  for (int i = first; i < DFGNN_DAG_AXES; i++)
+  for (int i = first; i < DFGNN_DAG_AXES; i++) {
+    char size[256];
+    write_size(size, dag, shape[i]);
     used += snprintf(text + used, 256 - (size_t)used, "%s%.70s",
-                     i > first ? "," : "", dfgnn__size_text(dag, shape[i]));
+                     i > first ? "," : "", size);
+  }
   snprintf(text + used, 256 - (size_t)used, "]");
   return text;
 }

@@ -366,7 +366,7 @@ int32_t dfgnn__make_sum(dfgnn_dag *dag, int32_t a, dfgnn_place to) {
 
 int32_t dfgnn__make_sum_all(dfgnn_dag *dag, int32_t a, dfgnn_place from) {
   const dfgnn_place place = (dfgnn_place)at(dag, a)->place;
-  if (dfgnn__is_number(dag, a, 0))
+  if (dfgnn__is_number(dag, a, 0) || from <= DFGNN_PLACE_PARAM)
     return a;
   if (from == DFGNN_PLACE_EDGE && dfgnn__place_rank(place) == 2) {
     a = dfgnn__make_mul(dag,

@@ -76,7 +76,9 @@ static void results(parser *p) {
     } else if (!dfgnn__parse_failed(p)) {
       const variable *v = dfgnn__parse_find(p, name.text);
       if (!v)
-        dfgnn__parse_fail(p, &name, "\"%s\" has no value", name.text);
+        dfgnn__parse_fail(p, &name,
+                          "\"%s\" has no value: expected NAME or NAME = VALUE",
+                          name.text);
       node = v ? v->node : 0;
     }
     if (dfgnn__parse_failed(p))

@@ -59,7 +59,8 @@ static const char *const programs[] = {
     "  where_ = sum_out(where(d < 1, softplus(w), gelu(w)))",
     "edge s[H,1], x[H,D]; out = sum_in(softmax(s, -2) * x)",
     "dst x[4]; param p[2,2]; y = reshape(x, [2,2]) + p\n"
-    "return y = reshape(y, [4]) - 1, p = sum_all(y)"};
+    "return y = reshape(y, [4]) - 1, p = sum_all(y)",
+    "param p[D]; return p = sum_all(p), one = sum_all(1)"};
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* ---- text ---------------------------------------------------------------- */
@@ -101,7 +102,12 @@ TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
       {"dst q; q = 1", "\"q\" has a value already"},
       {"dst q; z = sum(q, 1)", "axis 1 of sum, expected -1"},
       {"dst q[3]; param w[4,2]; z = linear(q, w)", "a linear map of [3] by"},
-      {"dst q[6]; z = reshape(q, [4])", "expected as many elements"},
+      {"dst q[D]; z = reshape(q, [2,D])",
+       "[D] cannot be reshaped to [2,D]: expected as many elements"},
+      {"dst q[H,D]; z = q[D:]",
+       "a slice of 0 from D on does not fit into [H,D]"},
+      {"dst q; return sum(q)",
+       "\"sum\" has no value: expected NAME or NAME = VALUE"},
       {"edge e; z = dropout(e, 2)", "dropout of probability 2"},
       {"dst q\nreturn q\nz = 1", "line 3, column 1: found \"z\" after return"},
       {"dst return", "found \"return\", expected the name of an input"},

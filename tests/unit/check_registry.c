@@ -42,10 +42,10 @@ static const dfgnn_family fakes[] = {
     DFGNN_FAMILIES_END};
 
 static dfgnn_problem problem;
+static dfgnn_matrix matrix;
 
 static const char *refusal_by(const char *variant, const char *backend) {
   static const dfgnn_signature signature;
-  static const dfgnn_matrix matrix;
   dfgnn_device_info device = {.units = 1};
   snprintf(device.backend, sizeof device.backend, "%s", backend);
   const dfgnn_setting setting = {.problem = &problem,
@@ -105,6 +105,21 @@ TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
                    "another backend");
   ck_assert_str_eq(refusal_by("cpu.attention.fwd.edged", "cpu"),
                    "is for edge features alone");
+}
+
+TEST(rows_whose_edges_no_arg_can_number_are_refused) {
+  static const dfgnn_op ops[] = {DFGNN_OP_REDUCE_MIN, DFGNN_OP_REDUCE_MAX,
+                                 DFGNN_OP_REDUCE_PNA, DFGNN_OP_REDUCE_MEAN};
+  for (int i = 0; i < 4; i++) {
+    problem.op = ops[i];
+    for (int longer = 0; longer < 2; longer++) {
+      matrix.max_degree = (int64_t)INT32_MAX + longer;
+      const char *reason = refusal_by(
+          "cpu.reduce.fwd.balanced/simd=portable,prefetch=0,parts=4", "cpu");
+      ck_assert_msg(!reason == (!longer || i == 3), "%d: %s", i, reason);
+    }
+  }
+  matrix.max_degree = 0;
 }
 
 TEST(a_family_refuses_by_its_own_reasons_last) {
