@@ -6,6 +6,7 @@ import math
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .._links import is_small
@@ -36,74 +37,32 @@ class Linear(nn.Module):
     """torch.nn.Linear as PyG starts it; in_channels = -1 is found at the first
     call."""
 
+    def __new__(cls, in_channels=1, *args, **kwargs):
+        return super().__new__(cls if in_channels > 0 else _Lazy)
+
     def __init__(self, in_channels, out_channels, bias=True, initializer=None):
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.initializer = initializer
-        if in_channels > 0:
-            self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
-        else:
-            self._make_lazy()
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels)) \
+            if in_channels > 0 else UninitializedParameter()
         self.register_parameter("bias", parameter(bias, out_channels))
         self.reset_parameters()
 
     def reset_parameters(self):
-        if self.in_channels <= 0:
+        if is_lazy(self.weight):
             return
+        inputs = self.weight.size(1)
         with torch.no_grad():
             if self.initializer == "glorot":
                 glorot_(self.weight)
             else:  # He's initialization with torch.nn.Linear's slope
-                bound = math.sqrt(6 / ((1 + math.sqrt(5) ** 2)
-                                       * self.in_channels))
+                bound = math.sqrt(6 / ((1 + math.sqrt(5) ** 2) * inputs))
                 self.weight.uniform_(-bound, bound)
             if self.bias is not None:
-                bound = 1.0 / math.sqrt(self.in_channels)
+                bound = 1.0 / math.sqrt(inputs)
                 self.bias.uniform_(-bound, bound)
-
-    # ---- sizes that are found later
-
-    def _make_lazy(self):
-        self.in_channels = -1
-        self.weight = UninitializedParameter()
-        if not hasattr(self, "_hook"):
-            self._hook = self.register_forward_pre_hook(self._find_size)
-
-    def _materialize(self, in_channels):
-        self.in_channels = in_channels
-        self.weight.materialize((self.out_channels, in_channels))
-        self._remove_hook()
-
-    def _remove_hook(self):
-        if hasattr(self, "_hook"):
-            self._hook.remove()
-            del self._hook
-
-    @staticmethod
-    def _find_size(module, inputs):
-        if is_lazy(module.weight):
-            module._materialize(inputs[0].size(-1))
-            module.reset_parameters()
-        module._remove_hook()
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        if not is_lazy(self.weight):
-            super()._save_to_state_dict(destination, prefix, keep_vars)
-            return
-        destination[prefix + "weight"] = self.weight
-        if self.bias is not None:
-            destination[prefix + "bias"] = self.bias if keep_vars else \
-                self.bias.detach()
-
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        weight = state_dict.get(prefix + "weight")
-        if weight is not None:
-            if is_lazy(weight):
-                self._make_lazy()
-            elif is_lazy(self.weight):
-                self._materialize(weight.size(-1))
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, x):
         return F.linear(x, self.weight, self.bias)
@@ -111,6 +70,16 @@ class Linear(nn.Module):
     def extra_repr(self):
         return (f"{self.in_channels}, {self.out_channels}, "
                 f"bias={self.bias is not None}")
+
+
+class _Lazy(LazyModuleMixin, Linear):
+    cls_to_become = Linear
+
+    def initialize_parameters(self, x):
+        if is_lazy(self.weight):
+            self.weight.materialize((self.out_channels, x.size(-1)))
+            self.reset_parameters()
+        self.in_channels = self.weight.size(1)
 
 
 # classes whose call is a product and nothing else; dfgnn.nn.pyg adds PyG's
