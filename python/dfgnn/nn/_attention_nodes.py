@@ -68,24 +68,23 @@ def _additive(state, links, x, edge_index, edge_attr, size, *parameters):
                dropout=dropout_of(state), slope=state["negative_slope"])
 
 
-def _around(graph, static, width, x, x_dst, bias, w_res, edge_attr, w_edge):
+def _around(static, width, x, x_dst, bias, w_res):
     """(links before those of the attention, the last link), or None where
     shapes contradict each other; width: of all heads."""
-    heads, concat, fill = static
+    heads, concat, _ = static
     out = width if concat else width // heads
-    if width % heads or bias is not None and bias.shape != (out,) or \
-            not _edges_fit(graph, edge_attr, w_edge, width, fill):
+    if width % heads or bias is not None and bias.shape != (out,):
         return None
-    if w_res is None:
-        return [], Finish("sums", "out", heads, not concat, None,
-                          named("bias", bias))
-    receives = x if x_dst is None else x_dst
-    if not fits(w_res, None, receives.size(1)) or w_res.size(0) != out:
-        return None
-    return [Product("x" if x_dst is None else "x_dst", ("w_res",), (), (),
-                    "residual")], Finish(
-        "sums", "out", heads, not concat, Slot("residual"),
-        named("bias", bias))
+    links, residual = [], None
+    if w_res is not None:
+        receives = x if x_dst is None else x_dst
+        if not fits(w_res, None, receives.size(1)) or w_res.size(0) != out:
+            return None
+        links, residual = [Product("x" if x_dst is None else "x_dst",
+                                   ("w_res",), (), (), "residual")], \
+            Slot("residual")
+    return links, Finish("sums", "out", heads, not concat, residual,
+                         named("bias", bias))
 
 
 @node
@@ -110,9 +109,9 @@ def _gat(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
          weight, w_dst, att_src, att_dst, att_edge):
     heads, _, fill = static
     width = weight.size(0)
-    around = _around(graph, static, width, x, x_dst, bias, w_res, edge_attr,
-                     w_edge)
-    right = (around and fits(weight, None, x.size(1))
+    around = _around(static, width, x, x_dst, bias, w_res)
+    edges = _edges(graph, edge_attr, w_edge, width, fill, False)
+    right = (around and edges and fits(weight, None, x.size(1))
              and att_src.shape == att_dst.shape == (1, heads, width // heads)
              and (edge_attr is None or att_edge.shape == att_src.shape))
     if right and x_dst is not None:
@@ -133,8 +132,8 @@ def _gat(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
         scores = Plane("score_dst", 0), Plane("score_src", 0)
     of_edges = 0
     if edge_attr is not None:
-        links += [*_edge_links(graph, edge_attr, fill, False), EdgeScores(
-            "by edge", "w_edge", "att_edge", "score_edge", kind)]
+        links += [*edges[0], EdgeScores("by edge", "w_edge", "att_edge",
+                                        "score_edge", kind)]
         scores = *scores, Slot("score_edge")
         of_edges = _abi.EDGE_PROJECTED
     return [*links, Attention("gat", (Slot("h"), *scores), "sums", heads,
@@ -159,21 +158,20 @@ def _gatv2(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
            w_l, b_l, w_r, b_r, att):
     heads, _, fill = static
     width = w_l.size(0)
-    around = _around(graph, static, width, x, x_dst, bias, w_res, edge_attr,
-                     w_edge)
+    around = _around(static, width, x, x_dst, bias, w_res)
+    edges = _edges(graph, edge_attr, w_edge, width, fill)
     sides = [("x", "l")]
     if w_r is not None:
         sides.append(("x" if x_dst is None else "x_dst", "r"))
     links, slots = _products(dict(x=x, x_dst=x_dst, w_l=w_l, b_l=b_l, w_r=w_r,
                                   b_r=b_r), sides, width)
-    if not around or links is None or att.shape != (1, heads, width // heads):
+    if not around or not edges or links is None or att.shape != (1, heads, width // heads):
         return None
-    inputs = (slots.get("r", slots["l"]), slots["l"], Slot("att"),
-              *_edge_slots(edge_attr))
-    return [*around[0], *links, *_edge_links(graph, edge_attr, fill),
+    edge_links, edge_inputs, edge_dim = edges
+    inputs = slots.get("r", slots["l"]), slots["l"], Slot("att"), *edge_inputs
+    return [*around[0], *links, *edge_links,
             Attention("gatv2", inputs, "sums", heads, width // heads, x.dtype,
-                      settings, _edge_dim(edge_attr), graph.handle.listed),
-            around[1]]
+                      settings, edge_dim, graph.handle.listed), around[1]]
 
 
 # ---- the others -------------------------------------------------------------
@@ -203,8 +201,8 @@ def transformer(state, x, edge_index, edge_attr=None,
 def _transformer(graph, settings, static, *inputs):
     heads, concat, together = static
     tensors = dict(zip(_transformer.names, inputs))
-    x, edge_attr = tensors["x"], tensors["edge_attr"]
-    width = tensors["w_value"].size(0)
+    x, width = tensors["x"], tensors["w_value"].size(0)
+    edges = _edges(graph, tensors["edge_attr"], tensors["w_edge"], width)
     dim = width // heads
     dst = "x" if tensors["x_dst"] is None else "x_dst"
     sides, skip = [(dst, "query"), ("x", "key"), ("x", "value")], []
@@ -218,51 +216,40 @@ def _transformer(graph, settings, static, *inputs):
         more, more_slots = _products(tensors, skip, width)
         links, slots = more and links + more, more and {**slots, **more_slots}
     w_beta, root = tensors["w_beta"], slots and slots.get("skip")
-    if not links or width != heads * dim or not _edges_fit(
-            graph, edge_attr, tensors["w_edge"], width) or \
+    if not links or not edges or width != heads * dim or \
             w_beta is not None and w_beta.shape != (
                 1, 3 * tensors["w_skip"].size(0)):
         return None
+    edge_links, edge_inputs, edge_dim = edges
     last = [Finish("sums", "out", heads, not concat, root)]
     if w_beta is not None:
         last = [Finish("sums", "attended", heads, not concat),
                 Gate("attended", root, "w_beta", "out")]
-    return [*links, *_edge_links(graph, edge_attr), Attention(
-        "gt", (slots["query"], slots["key"], slots["value"],
-               *_edge_slots(edge_attr)),
-        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
+    return [*links, *edge_links, Attention(
+        "gt", (slots["query"], slots["key"], slots["value"], *edge_inputs),
+        "sums", heads, dim, x.dtype, settings, edge_dim,
         graph.handle.listed), *last]
 
 
-def _edges_fit(graph, edge_attr, weight, width, fill=None):
-    """Whether edges have features of the right shape; fill: what those of the
-    loops are made by, one for each destination."""
+def _edges(graph, edge_attr, weight, width, fill=None, listed=True):
+    """(links, last inputs of an operator, their number of features) for features
+    of edges; None where they are of another shape.
+
+    fill: what those of the loops are made by, one for each destination.
+    listed: whether the operator takes them in the caller's order.
+    """
     if edge_attr is None:
-        return True
-    edges = graph.num_edges
+        return (), (), 0
+    edges, dim = graph.num_edges, edge_attr.size(1)
+    link = ByEdge("edge_attr", "by edge", listed and graph.handle.listed)
     if fill is not None:
         if type(graph) is not Graph or graph.loops != graph.num_dst:
-            return False
+            return None
         edges = graph.unlooped_edges
-    return edge_attr.size(0) == edges and weight.shape == (
-        width, edge_attr.size(1))
-
-
-def _edge_dim(edge_attr):
-    return 0 if edge_attr is None else edge_attr.size(1)
-
-
-def _edge_links(graph, edge_attr, fill=None, listed=True):
-    if edge_attr is None:
-        return ()
-    if fill is not None:
-        return ByLoopedEdge("edge_attr", "by edge", fill),
-    return ByEdge("edge_attr", "by edge", listed and graph.handle.listed),
-
-
-def _edge_slots(edge_attr):
-    """The last inputs of an operator with edge features."""
-    return () if edge_attr is None else (Slot("by edge"), Slot("w_edge"), None)
+        link = ByLoopedEdge("edge_attr", "by edge", fill)
+    if edge_attr.size(0) != edges or weight.shape != (width, dim):
+        return None
+    return (link,), (Slot("by edge"), Slot("w_edge"), None), dim
 
 
 @node
