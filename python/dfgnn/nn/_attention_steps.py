@@ -1,5 +1,16 @@
-"""Layers of attention step by step, of dfgnn.nn and of PyG, whose names they
-have: for calls that are no one node of autograd, see _node.py."""
+"""Layers of attention step by step, of dfgnn.nn, PyG and DGL, under the names of
+PyG's: for calls that are no one node of autograd, see _node.py.
+
+Each is a function (layer, graph, x, edge_attr, weights, row, num_dst) that gives
+(out, weights or None):
+
+  x        features, or (sources, destinations), of a GATConv (sources, None), too
+  weights  whether those of attention are returned
+  row      of edge_index by which features of loops are reduced
+  num_dst  the destinations, if they have no features
+
+A call that the layer does not allow is a ValueError.
+"""
 
 import torch
 
@@ -41,6 +52,15 @@ def pair(x):
     return (x, x) if isinstance(x, torch.Tensor) else tuple(x)
 
 
+def both(layer, x):
+    """The pair of a layer whose destinations need features."""
+    x = pair(x)
+    if x[1] is None:
+        raise ValueError(f"{type(layer).__name__} needs features of "
+                         "destinations, got x = (sources, None)")
+    return x
+
+
 def _attended(attention, layer, graph, *inputs, like, value, weights,
               **options):
     """(out [N, H, D], the weights after dropout or None) of an attention whose
@@ -54,9 +74,9 @@ def _attended(attention, layer, graph, *inputs, like, value, weights,
     return out[0], out[1].to(softmax_type(like))
 
 
-def with_loop_features(layer, graph, sizes, edge_attr, row=1):
-    """[E + loops] features of the edges, and of the loops that the layer adds,
-    reduced by this row of the edge_index; edge_attr if it adds none."""
+def _with_loop_features(layer, graph, sizes, edge_attr, row):
+    """[E + loops] features of the edges, and of the loops that the layer adds;
+    edge_attr if it adds none."""
     if not layer.add_self_loops or edge_attr is None:
         return edge_attr
     edges = graph.edge_index if isinstance(graph, Graph) else graph
@@ -64,7 +84,7 @@ def with_loop_features(layer, graph, sizes, edge_attr, row=1):
                              row)
 
 
-def finished(layer, out, residual):
+def _finished(layer, out, residual):
     """The layer's result from the heads [N, H, D] of its attention."""
     out = out.flatten(1) if layer.concat else out.mean(1)
     if residual is not None:
@@ -108,13 +128,7 @@ def _edge_score(layer, edge_attr):
         None if bias is None else bias.view(shape).to(kind))
 
 
-def gat(layer, graph, x, num_dst, edge_attr, weights, row=1):
-    """(out, weights or None) of a GATConv.
-
-    x: features, or (sources, destinations or None).
-    num_dst: the destinations, if they have no features.
-    row: of edge_index by which features of loops are reduced.
-    """
+def gat(layer, graph, x, edge_attr, weights, row, num_dst):
     residual, x_dst = None, pair(x)[1]
     if layer.res is not None and x_dst is not None:
         residual = layer.res(x_dst)  # first, as lazy layers draw weights
@@ -123,14 +137,14 @@ def gat(layer, graph, x, num_dst, edge_attr, weights, row=1):
     score_dst = score_src.new_zeros(num_dst, layer.heads) if h_dst is None \
         else (h_dst * layer.att_dst).sum(-1)
     if layer.lin_edge is not None:
-        edge_attr = with_loop_features(layer, graph, (
+        edge_attr = _with_loop_features(layer, graph, (
             h_src.size(0), score_dst.size(0)), edge_attr, row)
     out, alpha = _attended(
         gat_attention, layer, graph, h_src, score_dst, score_src,
         like=score_src, value=h_src, weights="after" if weights else False,
         edge_score=_edge_score(layer, edge_attr),
         negative_slope=layer.negative_slope, self_loops=layer.add_self_loops)
-    return finished(layer, out, residual), alpha
+    return _finished(layer, out, residual), alpha
 
 
 # ---- GATv2 ------------------------------------------------------------------
@@ -151,30 +165,35 @@ def _edge_inputs(layer, edge_attr, like):
                 edge_bias=None if bias is None else bias.to(kind))
 
 
-def gatv2(layer, graph, x, edge_attr, weights, row=1):
-    """(out, weights or None) of a GATv2Conv; see gat()."""
+def gatv2(layer, graph, x, edge_attr, weights, row, num_dst):
+    if edge_attr is not None and layer.lin_edge is None:
+        raise ValueError("edge_attr is given, but the layer has no edge_dim")
     shape = (-1, layer.heads, layer.out_channels)
-    x_l, x_r = pair(x)
+    x_l, x_r = both(layer, x)
     residual = None if layer.res is None else layer.res(x_r)
     h_l = layer.lin_l(x_l).view(shape)
     h_r = h_l if layer.share_weights and x_r is x_l else \
         layer.lin_r(x_r).view(shape)
-    edge_attr = with_loop_features(layer, graph, (h_l.size(0), h_r.size(0)),
-                                   edge_attr, row)
+    edge_attr = _with_loop_features(layer, graph, (h_l.size(0), h_r.size(0)),
+                                    edge_attr, row)
     out, alpha = _attended(
         gatv2_attention, layer, graph, h_r, h_l, layer.att[0].to(h_l.dtype),
         like=(h_l[:0] * layer.att).sum(-1), value=h_l,
         weights="after" if weights else False,
         negative_slope=layer.negative_slope, self_loops=layer.add_self_loops,
         **_edge_inputs(layer, edge_attr, h_l))
-    return finished(layer, out, residual), alpha
+    return _finished(layer, out, residual), alpha
 
 
 # ---- graph transformers -----------------------------------------------------
 
-def transformer(layer, graph, x, edge_attr, weights):
-    """(out, weights or None) of a TransformerConv; x: a pair."""
-    src, dst = x
+def transformer(layer, graph, x, edge_attr, weights, row, num_dst):
+    if layer.lin_edge is None:
+        edge_attr = None
+    elif edge_attr is None:
+        raise ValueError("edge_attr is None, but the layer has "
+                         f"edge_dim={layer.edge_dim}")
+    src, dst = both(layer, x)
     sides = [(dst, layer.lin_query), (src, layer.lin_key),
              (src, layer.lin_value)]
     if layer.root_weight:
@@ -198,12 +217,11 @@ def transformer(layer, graph, x, edge_attr, weights):
 
 # ---- AGNN -------------------------------------------------------------------
 
-def agnn(layer, graph, x):
-    """The result of an AGNNConv."""
+def agnn(layer, graph, x, edge_attr, weights, row, num_dst):
     like = x[:0]
     if torch.is_autocast_enabled(x.device.type):
         like = torch.nn.functional.normalize(like, p=2.0, dim=-1)
     return outside_autocast(
         agnn_attention, graph, x.unsqueeze(1), layer.beta,
         self_loops=layer.add_self_loops, result=result_type(
-            layer.beta * (like * like).sum(-1), x)).squeeze(1)
+            layer.beta * (like * like).sum(-1), x)).squeeze(1), None

@@ -7,6 +7,7 @@ from .._modes import untraced
 from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
 from ..graph import Graph
+from ._attention_steps import pair
 from ._linear import glorot_, reset
 from ._node import runs_in_steps
 
@@ -51,8 +52,9 @@ _MESSAGES = ("message", "aggregate", "update", "edge_update", "propagate",
 
 
 class Conv(nn.Module):
-    """A layer that takes the arguments of PyG's MessagePassing that apply to
-    it."""
+    """A layer with the arguments, parameters and results of the class of its
+    name in torch_geometric.nn; it takes those arguments of MessagePassing that
+    apply to it."""
 
     node_dims = (0, -2)
     default_node_dim = 0
@@ -83,6 +85,21 @@ class Conv(nn.Module):
         if kwargs:
             raise TypeError(f"{type(self).__name__} takes no "
                             + ", ".join(sorted(kwargs)))
+
+    def forward(self, x, edge_index, *args, **kwargs):
+        """The layer's result.
+
+        x: [N, F], or (of sources, of destinations), None where a layer needs
+            none; layers of sums take [..., N, F] of graphs that share edges.
+        edge_index: [2, E], a Graph or what dfgnn.as_graph takes.
+        edge_attr: [E, edge_dim]; edge_weight: [E], by default the values of an
+            adjacency.
+        size: (sources, destinations).
+        return_attention_weights: if true, or in a TransformerConv not None, the
+            result is (out, (edge_index with loops, alpha [E, H])); alpha is
+            after dropout, that of a TransformerConv before it.
+        """
+        raise NotImplementedError
 
     def keep(self, names, arguments):
         """Keeps arguments as attributes."""
@@ -128,16 +145,18 @@ class Conv(nn.Module):
             return edges
         return edges.flip(0) if self.flow == FLOWS[1] else edges
 
-    def check_features(self, x):
-        """Raises if x is no matrix of features."""
-        if x is None:
-            raise ValueError(f"{type(self).__name__} needs features of "
-                             "destinations, got x = (sources, None)")
-        if x.dim() != 2:
-            raise ValueError(
-                f"x must be [nodes, features] for {type(self).__name__}, "
-                "which takes no static graphs [batch, nodes, features]; got "
-                f"{list(x.shape)}")
+    def ends(self, x, edges, size):
+        """(features of sources, those of destinations or None, the number of
+        destinations), if they are matrices."""
+        src, dst = pair(x)
+        for part in (src,) if dst is None else (src, dst):
+            if part.dim() != 2:
+                raise ValueError(
+                    f"x must be [nodes, features] for {type(self).__name__}, "
+                    "which takes no static graphs [batch, nodes, features]; "
+                    f"got {list(part.shape)}")
+        return src, dst, destinations(edges, size, src, self.flow) \
+            if dst is None or size is not None else dst.size(0)
 
     def result(self, out, edges, graph, alpha, size=None, loops=False):
         """PyG's (out, (edge_index, alpha)); loops: whether self loops were

@@ -1,12 +1,10 @@
-"""The layers that attend, as torch_geometric.nn has them: their arguments,
-parameters and results are those of PyG's."""
+"""The layers that attend, as torch_geometric.nn has them."""
 
 import torch
 from torch import nn
 
 from . import _attention_nodes as nodes, _attention_steps as steps
-from ._attention_steps import pair
-from ._conv import FLOWS, Conv, destinations, edge_features, pair_of
+from ._conv import FLOWS, Conv, edge_features, pair_of
 from ._linear import Linear, parameter
 from ._node import first
 from ..graph import Graph
@@ -15,25 +13,20 @@ from ..graph import Graph
 class _Attention(Conv):
     add_self_loops = False
 
-    def check_pair(self, x):
-        """(features of sources, of destinations), which are matrices."""
-        x = pair(x)
-        for part in x:
-            self.check_features(part)
-        return x
-
-    def run(self, step, edges, edge_attr, sizes):
-        """The result of step(graph, edge_attr, row), where features of loops
-        are reduced by that row of the edge_index."""
+    def run(self, step, x, edges, edge_attr, weights, size=None):
+        """The result of a step of _attention_steps.py."""
+        src, dst, count = self.ends(x, edges, size)
         values = None
         if edge_attr is None and self.lin_edge is not None:
             edge_attr = values = edge_features(edges)
         graph = self.edges(edges, values)
         # PyG reduces over row 1 of edge_index whatever the flow is
         flipped = self.flow == FLOWS[1] and not isinstance(graph, Graph)
-        out, alpha = step(graph, edge_attr, 0 if flipped else 1)
+        out, alpha = step(self, graph, x, edge_attr, weights,
+                          0 if flipped else 1, count)
         return out if alpha is None else self.result(
-            out, edges, graph, alpha, sizes, self.add_self_loops)
+            out, edges, graph, alpha, (src.size(0), count),
+            self.add_self_loops)
 
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
@@ -60,10 +53,7 @@ class _Additive(_Attention):
 
 
 class GATConv(_Additive):
-    """Additive attention   Velickovic et al. 2018
-
-    Arguments, parameters and results are those of torch_geometric.nn.GATConv.
-    """
+    """Additive attention   Velickovic et al. 2018"""
 
     def __init__(self, in_channels, out_channels, heads=1, concat=True,
                  negative_slope=0.2, dropout=0.0, add_self_loops=True,
@@ -88,29 +78,12 @@ class GATConv(_Additive):
     @first(nodes.gat)
     def forward(self, x, edge_index, edge_attr=None, size=None,
                 return_attention_weights=None):
-        """x [N, F], or (sources, destinations or None); edge_index [2, E], a
-        Graph or what dfgnn.as_graph takes; edge_attr [E, edge_dim]; size
-        (sources, destinations).  With return_attention_weights true, also
-        (edge_index with loops, alpha [E, H] after dropout)."""
-        src, dst = pair(x)
-        for part in (src, dst):
-            if part is not None:
-                self.check_features(part)
-        count = destinations(edge_index, size, src, self.flow) \
-            if dst is None else dst.size(0)
-        return self.run(
-            lambda graph, edge_attr, row: steps.gat(
-                self, graph, x, count, edge_attr, return_attention_weights,
-                row),
-            edge_index, edge_attr, (src.size(0), count))
+        return self.run(steps.gat, x, edge_index, edge_attr,
+                        return_attention_weights, size)
 
 
 class GATv2Conv(_Additive):
-    """Dynamic attention   Brody et al. 2022
-
-    Arguments, parameters and results are those of
-    torch_geometric.nn.GATv2Conv.
-    """
+    """Dynamic attention   Brody et al. 2022"""
 
     def __init__(self, in_channels, out_channels, heads=1, concat=True,
                  negative_slope=0.2, dropout=0.0, add_self_loops=True,
@@ -129,28 +102,12 @@ class GATv2Conv(_Additive):
     @first(nodes.gatv2)
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
-        """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes; edge_attr [E, edge_dim].  With
-        return_attention_weights true, also (edge_index with loops, alpha
-        [E, H] after dropout)."""
-        x = self.check_pair(x)
-
-        def step(graph, edge_attr, row):
-            if edge_attr is not None and self.lin_edge is None:
-                raise ValueError("edge_attr is given, but the layer has no "
-                                 "edge_dim")
-            return steps.gatv2(self, graph, x, edge_attr,
-                               return_attention_weights, row)
-        return self.run(step, edge_index, edge_attr,
-                        (x[0].size(0), x[1].size(0)))
+        return self.run(steps.gatv2, x, edge_index, edge_attr,
+                        return_attention_weights)
 
 
 class TransformerConv(_Attention):
-    """Dot-product attention with a skip connection   Shi et al. 2021
-
-    Arguments, parameters and results are those of
-    torch_geometric.nn.TransformerConv.
-    """
+    """Dot-product attention with a skip connection   Shi et al. 2021"""
 
     def __init__(self, in_channels, out_channels, heads=1, concat=True,
                  beta=False, dropout=0.0, edge_dim=None, bias=True,
@@ -174,30 +131,14 @@ class TransformerConv(_Attention):
     @first(nodes.transformer)
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
-        """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes; edge_attr [E, edge_dim].  If
-        return_attention_weights is not None, be it True or False, also
-        (edge_index, alpha [E, H] before dropout)."""
-        x = self.check_pair(x)
-
-        def step(graph, edge_attr, row):
-            if self.lin_edge is not None and edge_attr is None:
-                raise ValueError("edge_attr is None, but the layer has "
-                                 f"edge_dim={self.edge_dim}")
-            return steps.transformer(
-                self, graph, x, None if self.lin_edge is None else edge_attr,
-                isinstance(return_attention_weights, bool))
-        return self.run(step, edge_index, edge_attr,
-                        (x[0].size(0), x[1].size(0)))
+        return self.run(steps.transformer, x, edge_index, edge_attr,
+                        isinstance(return_attention_weights, bool))
 
 
-class AGNNConv(Conv):
-    """Attention by cosine   Thekumparampil et al. 2018
+class AGNNConv(_Attention):
+    """Attention by cosine   Thekumparampil et al. 2018"""
 
-    Arguments, parameters and results are those of torch_geometric.nn.AGNNConv.
-    """
-
-    default_node_dim = -2
+    default_node_dim, lin_edge = -2, None
 
     def __init__(self, requires_grad=True, add_self_loops=True, **kwargs):
         super().__init__(**kwargs)
@@ -213,10 +154,7 @@ class AGNNConv(Conv):
 
     @first(nodes.agnn)
     def forward(self, x, edge_index):
-        """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph
-        takes."""
-        self.check_features(x)
-        return steps.agnn(self, self.edges(edge_index), x)
+        return self.run(steps.agnn, x, edge_index, None, False)
 
     def __repr__(self):
         return "AGNNConv()"

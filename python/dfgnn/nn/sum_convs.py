@@ -5,17 +5,17 @@ from torch import nn
 from torch.nn import functional as F
 
 from .._loops import last_loops, loop_weights, normalize
-from .._modes import compiling, in_transform, untraced
+from .._modes import compiling, in_transform
 from .._torch_library import untraced_graph
-from .._values import adjacency_values, is_adjacency, values_like
-from ..aggregation import aggregate, gcn, spmm
+from .._values import is_adjacency, values_like
+from ..aggregation import (
+    REDUCTIONS, aggregate, each_reduction, gcn, spmm)
 from ..convert import as_graph
 from ..functional import extended
 from ..graph import Graph
 from ..messages import gated_messages, relu_messages
 from . import _sum_nodes
-from ._aggr import Reduction
-from ._attention_steps import pair
+from ._attention_steps import both, pair
 from ._conv import Conv, Shape, destinations, edge_features, pair_of
 from ._linear import Linear, parameter, reset
 from ._node import first
@@ -57,23 +57,8 @@ def _loop_weights(edges, weight, rows, num_nodes, fill):
     return loop_weights(weight, last_loops(rows, num_nodes), fill)
 
 
-@untraced
-def _matrix(edges, num_nodes, dtype):
-    """(Graph, values) of an adjacency; the values are 1 if it has none."""
-    values = adjacency_values(edges)
-    graph = as_graph(edges, num_nodes)
-    if values is None:
-        values = torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
-    if not values.is_floating_point():
-        values = values.to(dtype)
-    return graph, values
-
-
 class GCNConv(_Static):
-    """Sums scaled by degrees   Kipf & Welling 2017
-
-    Arguments, parameters and results are those of torch_geometric.nn.GCNConv.
-    """
+    """Sums scaled by degrees   Kipf & Welling 2017"""
 
     def __init__(self, in_channels, out_channels, improved=False, cached=False,
                  add_self_loops=None, normalize=True, bias=True, **kwargs):
@@ -95,13 +80,16 @@ class GCNConv(_Static):
         super().reset_parameters()
         self._cached = self._graph = None
 
-    def _normalized(self, edges, num_nodes, edge_weight, dtype):
+    def _normalized(self, edges, x, edge_weight):
         """(edges, the weight of each edge and then of each loop)."""
         if self._cached is not None:
             return self._cached
-        original = edges
+        original, num_nodes = edges, x.size(0)
         if is_adjacency(edges):
-            edges, edge_weight = _matrix(edges, num_nodes, dtype)
+            edges, edge_weight = self.with_values(edges, None, x, num_nodes)
+            if edge_weight is None:
+                edges = untraced_graph(edges, num_nodes)
+                edge_weight = x.new_ones(edges.num_edges)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
         if self.add_self_loops:
             is_loop = src == dst
@@ -130,8 +118,7 @@ class GCNConv(_Static):
 
     def _by_weights(self, edges, x, edge_weight):
         if self.normalize:
-            edges, edge_weight = self._normalized(edges, x.size(0),
-                                                  edge_weight, x.dtype)
+            edges, edge_weight = self._normalized(edges, x, edge_weight)
         h = self.lin(x)
         out = spmm(edges, h, edge_weight, self_loops=self.normalize and
                    self.add_self_loops)
@@ -141,9 +128,6 @@ class GCNConv(_Static):
 
     @first(_sum_nodes.gcn)
     def forward(self, x, edge_index, edge_weight=None):
-        """x [N, F], or [B, N, F] of graphs that share their edges; edge_index
-        [2, E], a Graph or what dfgnn.as_graph takes; edge_weight [E], by
-        default the values of an adjacency."""
         if isinstance(x, (tuple, list)):
             raise ValueError("'GCNConv' received a tuple of node features as "
                              "input while this layer does not support "
@@ -163,11 +147,78 @@ class GCNConv(_Static):
         return out if self.bias is None else out + self.bias
 
 
+# ---- reduced neighbours ------------------------------------------------------
+
+_AGGREGATIONS = {"add", "sum"} | set(REDUCTIONS) - {"pna"}
+
+
+class _Reduction:
+    """The argument aggr of a layer, which reduces its neighbours: a name, a list
+    of names, or a module, such as torch_geometric.nn.aggr has them, which
+    becomes the layer's aggr_module."""
+
+    def __init__(self, layer, aggr, kwargs):
+        options = kwargs.pop("aggr_kwargs", None) or {}
+        several = isinstance(aggr, (tuple, list))
+        names = list(aggr) if several else [aggr]
+        known = _AGGREGATIONS - {"median"} if several else _AGGREGATIONS
+        self.name = list(map(str, aggr)) if several else str(aggr)
+        self.names = self.module = None
+        if names and not options and all(
+                isinstance(name, str) and name in known for name in names):
+            self.names = names
+            if aggr == "median":  # has a buffer in PyG's state_dict
+                layer.aggr_module = nn.Module()
+                layer.aggr_module.register_buffer("q", torch.full((1, 1), 0.5))
+            return
+        self.module = aggr if isinstance(aggr, nn.Module) else _resolve(
+            aggr, options)
+        layer.aggr_module = self.module
+
+    def out_channels(self, channels):
+        if self.names is not None:
+            return channels * len(self.names)
+        count = getattr(self.module, "get_out_channels", None)
+        return channels if count is None else count(channels)
+
+    def __call__(self, edges, x, edge_weight, num_dst):
+        """x [M, F] or [M, H, F]."""
+        if self.names is None:
+            return self._by_module(edges, x, edge_weight, num_dst)
+        if edge_weight is None and len(self.names) > 1:
+            outs = each_reduction(edges, x, self.names, num_dst)
+        else:
+            outs = [aggregate(edges, x, name, edge_weight, num_dst=num_dst)
+                    for name in self.names]
+        return outs[0] if len(outs) == 1 else torch.cat(outs, -1)
+
+    def _by_module(self, edges, x, edge_weight, num_dst):
+        graph = untraced_graph(edges, (x.size(0), num_dst))
+        messages = graph.extend(x).index_select(0, graph.src)
+        if edge_weight is not None:
+            weight = graph.to_graph_order(edge_weight)
+            messages = messages * weight.view([-1] + [1] * (x.dim() - 1))
+        # nodes are the last axis but one
+        return self.module(messages.transpose(0, -2), graph.dst,
+                           dim_size=graph.num_dst, dim=-2).transpose(0, -2)
+
+
+def _resolve(aggr, options):
+    try:
+        from torch_geometric.nn.resolver import aggregation_resolver
+        return aggregation_resolver(aggr, **options)
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            "aggr must be a module, one or several of "
+            f"{sorted(_AGGREGATIONS)}, or what torch_geometric knows, got "
+            f"{aggr!r}: {error}") from error
+
+
 class _Pair(_Static):
     """A layer over (x of sources, x of destinations or None)."""
 
     def take_aggr(self, aggr, kwargs):
-        self.reduction = Reduction(self, aggr, kwargs)
+        self.reduction = _Reduction(self, aggr, kwargs)
         return self.reduction.name
 
     def gather(self, x, edges, size, edge_weight=None, weighted=False):
@@ -192,7 +243,7 @@ class _Pair(_Static):
 
 
 class GraphConv(_Pair):
-    """torch_geometric.nn.GraphConv   Morris et al. 2019"""
+    """Sums and a node's own features   Morris et al. 2019"""
 
     def __init__(self, in_channels, out_channels, aggr="add", bias=True,
                  **kwargs):
@@ -205,9 +256,6 @@ class GraphConv(_Pair):
 
     @first(_sum_nodes.graph_conv)
     def forward(self, x, edge_index, edge_weight=None, size=None):
-        """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes; edge_weight [E], by default the values of
-        an adjacency."""
         x = pair(x)
         out = self.lin_rel(self.gather(x, edge_index, size, edge_weight,
                                        weighted=True))
@@ -215,7 +263,7 @@ class GraphConv(_Pair):
 
 
 class SAGEConv(_Pair):
-    """torch_geometric.nn.SAGEConv   Hamilton et al. 2017"""
+    """Reduced neighbours and a node's own features   Hamilton et al. 2017"""
 
     def __init__(self, in_channels, out_channels, aggr="mean", normalize=False,
                  root_weight=True, project=False, bias=True, **kwargs):
@@ -240,8 +288,6 @@ class SAGEConv(_Pair):
 
     @first(_sum_nodes.sage)
     def forward(self, x, edge_index, size=None):
-        """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes."""
         x = pair(x)
         if self.project:
             x = (self.lin(x[0]).relu(), x[1])
@@ -282,7 +328,7 @@ class _OwnFeatures:
 
 
 class GINConv(_OwnFeatures, _Pair):
-    """torch_geometric.nn.GINConv   Xu et al. 2019"""
+    """A network of sums   Xu et al. 2019"""
 
     def __init__(self, nn, eps=0.0, train_eps=False, **kwargs):
         super().__init__(**kwargs)
@@ -291,8 +337,6 @@ class GINConv(_OwnFeatures, _Pair):
 
     @first(_sum_nodes.gin)
     def forward(self, x, edge_index, size=None):
-        """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes."""
         x = pair(x)
         return self.with_own(self.gather(x, edge_index, size), x[1])
 
@@ -326,24 +370,13 @@ class _MessageConv(Conv):
         self._reduce = ["sum" if name == "add" else name for name in names]
         return aggr
 
-    def _take(self, x, edge_index, size):
-        """(features of sources, features of destinations or None, number of
-        destinations)."""
-        src, dst = pair(x)
-        self.check_features(src)
-        if dst is not None:
-            self.check_features(dst)
-        count = destinations(edge_index, size, src, self.flow) \
-            if dst is None or size is not None else dst.size(0)
-        return src, dst, count
-
 
 def _joined(outs):
     return outs[0] if len(outs) == 1 else torch.cat(outs, -1)
 
 
 class GINEConv(_OwnFeatures, _MessageConv):
-    """torch_geometric.nn.GINEConv   Hu et al. 2019
+    """A network of sums with edge features   Hu et al. 2019
 
     The messages relu(x_j + W e_ij) are made and summed edge by edge.
     """
@@ -363,10 +396,7 @@ class GINEConv(_OwnFeatures, _MessageConv):
 
     @first(_sum_nodes.gine)
     def forward(self, x, edge_index, edge_attr=None, size=None):
-        """x [N, F], or (sources, destinations or None); edge_index [2, E], a
-        Graph or what dfgnn.as_graph takes; edge_attr [E, F], or [E, edge_dim]
-        where the layer has one."""
-        src, dst, count = self._take(x, edge_index, size)
+        src, dst, count = self.ends(x, edge_index, size)
         if edge_attr is None:
             edge_attr = edge_features(edge_index)
         if edge_attr is None:
@@ -386,7 +416,7 @@ class GINEConv(_OwnFeatures, _MessageConv):
 
 
 class ResGatedGraphConv(_MessageConv):
-    """torch_geometric.nn.ResGatedGraphConv   Bresson & Laurent 2017
+    """Gated messages   Bresson & Laurent 2017
 
     The messages sigmoid(k_i + q_j + W e) (v_j + W' e) are made and reduced
     edge by edge; e are the edge features of layers with edge_dim.  With another
@@ -411,12 +441,7 @@ class ResGatedGraphConv(_MessageConv):
         self.reset_parameters()
 
     def forward(self, x, edge_index, edge_attr=None):
-        """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
-        what dfgnn.as_graph takes; edge_attr [E, edge_dim], for layers that
-        have one."""
-        src, dst, count = self._take(x, edge_index, None)
-        if dst is None:
-            self.check_features(None)
+        src, dst, count = self.ends(both(self, x), edge_index, None)
         if (edge_attr is None) != (self.edge_dim is None):
             raise ValueError(
                 f"edge_dim is {self.edge_dim}, and edge_attr is "

@@ -82,13 +82,14 @@ def _named(layer, modules, parameters, **more):
         _modules=ours, _parameters=parameters, **more)
 
 
-def _called(layer, graph, x, state, node, in_steps, with_alpha):
+def _called(layer, graph, x, state, node, step, with_alpha):
     """The result of a layer whose names are those of PyG's in state."""
     out = NotImplemented if with_alpha else node.of_state(state, x, graph)
     if out is not NotImplemented:
         return _result(layer, x, out)
-    return _result(layer, x, *in_steps(SimpleNamespace(
-        **state, **state["_modules"], **state["_parameters"]), with_alpha))
+    return _result(layer, x, *step(SimpleNamespace(
+        **state, **state["_modules"], **state["_parameters"]), graph, x, None,
+        with_alpha, 1, graph.num_dst))
 
 
 def _result(layer, x, out, alpha=None):
@@ -116,9 +117,7 @@ def gat(layer, graph, feat, edge_weight=None, get_attention=False):
     state = _named(
         layer, dict(lin="fc", lin_src="fc_src", lin_dst="fc_dst"),
         dict(att_src="attn_l", att_dst="attn_r", bias="bias"))
-    return _called(
-        layer, graph, x, state, nodes.gat, lambda named, with_alpha: steps.gat(
-            named, graph, x, graph.num_dst, None, with_alpha), get_attention)
+    return _called(layer, graph, x, state, nodes.gat, steps.gat, get_attention)
 
 
 def gatv2(layer, graph, feat, get_attention=False):
@@ -127,9 +126,8 @@ def gatv2(layer, graph, feat, get_attention=False):
     state = _named(layer, dict(
         lin_l="fc_src", lin_r="fc_src" if shared else "fc_dst"),
         dict(att="attn"), share_weights=shared)
-    return _called(
-        layer, graph, x, state, nodes.gatv2, lambda named, with_alpha:
-        steps.gatv2(named, graph, x, None, with_alpha), get_attention)
+    return _called(layer, graph, x, state, nodes.gatv2, steps.gatv2,
+                   get_attention)
 
 
 def agnn(layer, graph, feat):

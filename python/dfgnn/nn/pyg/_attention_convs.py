@@ -7,8 +7,7 @@ from ...graph import Graph
 from .. import _attention_steps as steps
 from .._linear import is_product
 from ._edges import ends, graph_of, known, reverse, unknown
-from ._mixin import fits, unfit
-from ._reduce import is_sum
+from ._mixin import fits, is_sum, unfit
 
 _LOOKED_AT = "its projection of edges is not PyG's, or a hook looks at it"
 _NO_MATRICES = "x is not [nodes, features], or two such"
@@ -57,7 +56,7 @@ def can_fill(layer, edge_attr, ends):
             or ends.num_src == ends.num_dst)
 
 
-# ---- GAT, GATv2, AGNN -------------------------------------------------------
+# ---- the layers --------------------------------------------------------------
 
 def edges_looked_at(layer):
     """Whether the projection of edge features is more than a product with its
@@ -66,11 +65,10 @@ def edges_looked_at(layer):
     return lin is not None and not is_product(lin)
 
 
-def _looped(layer, x, edge_index, edge_attr, size, with_alpha, reason, step):
-    """The result of step(graph, num_dst, row, with_alpha) of a layer that may
-    add loops, which PyG fills by that row of edges as messages flow; reason:
-    why there is none, or None."""
-    with_alpha, loops = bool(with_alpha), layer.add_self_loops
+def _stepwise(step, layer, x, edge_index, edge_attr, size, with_alpha, reason):
+    """The result of a step of _attention_steps.py; reason: why there is none, or
+    None."""
+    loops = getattr(layer, "add_self_loops", False)
     reason = attends(layer, edge_index, x, edge_attr) or reason
     if reason is None and loops and with_alpha and compiling():
         reason = "torch.compile traces"  # their number depends on values
@@ -82,34 +80,27 @@ def _looped(layer, x, edge_index, edge_attr, size, with_alpha, reason, step):
     if loops and not can_fill(layer, edge_attr, pair):
         return unfit(layer, "PyG cannot fill the features of loops")
     graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
-    return _result(
-        layer, edge_index, graph, loops,
-        *step(graph, pair.num_dst, 0 if reverse(layer) else 1, with_alpha))
+    # PyG fills features of loops by that row of edges to which messages flow
+    return _result(layer, edge_index, graph, loops, *step(
+        layer, graph, x, edge_attr, bool(with_alpha),
+        0 if reverse(layer) else 1, pair.num_dst))
 
 
 def gat(layer, x, edge_index, edge_attr=None, size=None,
         return_attention_weights=None):
-    return _looped(
-        layer, x, edge_index, edge_attr, size, return_attention_weights,
-        _LOOKED_AT if edges_looked_at(layer) else None,
-        lambda graph, num_dst, row, with_alpha: steps.gat(
-            layer, graph, x, num_dst, edge_attr, with_alpha, row))
+    return _stepwise(
+        steps.gat, layer, x, edge_index, edge_attr, size,
+        return_attention_weights,
+        _LOOKED_AT if edges_looked_at(layer) else None)
 
 
 def gatv2(layer, x, edge_index, edge_attr=None,
           return_attention_weights=None):
-    reason = None
-    if steps.pair(x)[1] is None:
-        reason = _NO_MATRICES
-    elif edge_attr is not None and layer.lin_edge is None:
-        reason = "edge_attr is given, but the layer has no edge_dim"
-    elif edge_attr is not None and layer.add_self_loops and \
-            edges_looked_at(layer):
-        reason = _LOOKED_AT
-    return _looped(
-        layer, x, edge_index, edge_attr, None, return_attention_weights,
-        reason, lambda graph, num_dst, row, with_alpha: steps.gatv2(
-            layer, graph, x, edge_attr, with_alpha, row))
+    return _stepwise(
+        steps.gatv2, layer, x, edge_index, edge_attr, None,
+        return_attention_weights,
+        _LOOKED_AT if edge_attr is not None and layer.add_self_loops
+        and edges_looked_at(layer) else None)
 
 
 def agnn(layer, x, edge_index):
@@ -119,37 +110,23 @@ def agnn(layer, x, edge_index):
     elif x.dtype != layer.beta.dtype and \
             not torch.is_autocast_enabled(x.device.type):
         reason = "x is of another type than beta"
-    return _looped(
-        layer, x, edge_index, None, None, False, reason,
-        lambda graph, *_: (steps.agnn(layer, graph, x), None))
-
-
-# ---- transformers -----------------------------------------------------------
-
-def _unlike(layer, x, edge_attr):
-    """The reason why the kernels of a TransformerConv do not serve features,
-    or None."""
-    if x[1] is None:
-        return _NO_MATRICES
-    if (layer.lin_edge is None) != (edge_attr is None):
-        return "edge_attr and edge_dim do not go together"
-    if edge_attr is not None and (edges_looked_at(layer)
-                                  or edge_attr.dim() != 2):
-        return _LOOKED_AT
-    if edge_attr is not None and edge_attr.dtype != x[0].dtype and \
-            not torch.is_autocast_enabled(x[0].device.type):
-        return "edge_attr is of another type"
-    return None
+    return _stepwise(steps.agnn, layer, x, edge_index, None, None, False,
+                     reason)
 
 
 def transformer(layer, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
-    x = steps.pair(x)
-    reason = attends(layer, edge_index, x, edge_attr) or _unlike(
-        layer, x, edge_attr)
-    if reason is not None:
-        return unfit(layer, reason)
-    graph = graph_of(layer, edge_index, x[0].size(0), x[1].size(0))
-    return _result(layer, edge_index, graph, False, *steps.transformer(
-        layer, graph, x, edge_attr,
-        isinstance(return_attention_weights, bool)))
+    reason = None
+    if edge_attr is not None and layer.lin_edge is None:
+        reason = "edge_attr and edge_dim do not go together"
+    elif edge_attr is not None and (edges_looked_at(layer)
+                                    or edge_attr.dim() != 2):
+        reason = _LOOKED_AT
+    elif edge_attr is not None:
+        like = steps.pair(x)[0]
+        if edge_attr.dtype != like.dtype and \
+                not torch.is_autocast_enabled(like.device.type):
+            reason = "edge_attr is of another type"
+    return _stepwise(
+        steps.transformer, layer, x, edge_index, edge_attr, None,
+        isinstance(return_attention_weights, bool), reason)

@@ -13,8 +13,8 @@ from ..._guard import guarded, own_propagate
 from ..._modes import compiling, constant
 from ..._over import Over
 from ...graph import Graph
-from .._linear import LINEARS
-from .._node import REDUCTIONS, first, plain, surroundings
+from .._linear import LINEARS, hooked
+from .._node import first, plain, surroundings
 from ._edges import Looped, edges_as_given, wide, with_wide_edges
 
 # The methods that define a layer: whoever replaces one of them gets PyG's own
@@ -22,10 +22,6 @@ from ._edges import Looped, edges_as_given, wide, with_wide_edges
 METHODS = ("message", "aggregate", "update", "message_and_aggregate",
            "edge_update")
 LINEARS.add(Linear)
-REDUCTIONS.update({aggr.SumAggregation: "spmm-sum",
-                   aggr.MeanAggregation: "spmm-mean",
-                   aggr.MaxAggregation: "reduce-max",
-                   aggr.MinAggregation: "reduce-min"})
 
 
 def unfit(layer, reason):
@@ -91,6 +87,11 @@ def usual(layer, whole=False):
         return True
     unfit(layer, reason)
     return False
+
+
+def is_sum(layer):
+    return type(layer.aggr_module) is aggr.SumAggregation \
+        and not hooked(layer.aggr_module)
 
 
 def fits(*tensors):

@@ -11,13 +11,16 @@ from ...aggregation import PNA, by_edge, degrees, each_reduction, gcn, spmm
 from ...graph import Graph
 from .._conv import Shape
 from .._linear import hooked
+from .._node import REDUCTIONS
 from ._edges import (
     Looped, ends, graph_of, known, reverse, unknown, wide)
-from ._mixin import fits, unfit
+from ._mixin import fits, is_sum, unfit
 
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
          aggr.MinAggregation: "min", aggr.MaxAggregation: "max",
          aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
+REDUCTIONS.update({kind: REDUCTIONS[name] for kind, name in NAMES.items()
+                   if name in REDUCTIONS})
 
 
 def _name(module):
@@ -45,11 +48,6 @@ def reductions(module):
         return None
     names = tuple(_name(child) for child in module.aggrs)
     return None if None in names else names
-
-
-def is_sum(layer):
-    return type(layer.aggr_module) is aggr.SumAggregation \
-        and not hooked(layer.aggr_module)
 
 
 def combine(module, outs, graph):

@@ -19,9 +19,9 @@ from ..sum_convs import gated_parts
 from ._edges import (
     Looped, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
-from ._mixin import fits, unfit, usual
+from ._mixin import fits, is_sum, unfit, usual
 from ._reduce import (
-    combine, edge_messages, factors_of, is_sum, neighbours, reduce_messages,
+    combine, edge_messages, factors_of, neighbours, reduce_messages,
     reductions)
 
 

@@ -33,8 +33,8 @@ from ..._attention_steps import outside_autocast, result_type, softmax_type
 from ..._linear import hooked
 from .._attention_convs import attends
 from .._edges import edges_as_given, flowed, graph_of, known, reverse
-from .._mixin import fits, unfit
-from .._reduce import combine, is_sum, reductions
+from .._mixin import fits, is_sum, unfit
+from .._reduce import combine, reductions
 
 
 def _refused(layer, reason, on_graph):
