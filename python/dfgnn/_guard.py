@@ -42,7 +42,8 @@ ROWS = 8  # an own path may hold so many of an edge at once, in both passes
 NEW_GRAPHS = .95  # where they make graphs in each step, whose end no clock sees
 KERNELS, OWN = "kernels", "own path"
 
-_thread = threading.local()  # .path: that of a timed layer around this call
+# .path: that of a timed layer around this call; .own: a layer in its own path
+_thread = threading.local()
 
 
 def guarded(forward):
@@ -83,11 +84,21 @@ def swap(module, kind):
 
 
 def _by_own_path(layer, args, kwargs):
-    # a twin has the layer's state: other threads may be in the layer's kernels
-    kind = getattr(type(layer), "_dfgnn_base", type(layer))
-    twin = object.__new__(kind)  # a class may make others by __new__()
-    object.__setattr__(twin, "__dict__", layer.__dict__)
-    return kind.forward(twin, *args, **kwargs)  # not what stands on the layer
+    # the layer keeps its class: other threads may be in its kernels
+    before = getattr(_thread, "own", None)
+    _thread.own = layer
+    try:  # not what stands on the layer
+        return getattr(type(layer), "_dfgnn_base", type(layer)).forward(
+            layer, *args, **kwargs)
+    finally:
+        _thread.own = before
+
+
+def takes_own_path(layer):
+    """Whether the methods of a layer with kernels are to be its library's, since
+    its forward is in this thread: not in a checkpoint inside of it, which calls
+    them again in the backward pass."""
+    return getattr(_thread, "own", None) is layer and not _saved_elsewhere()
 
 
 # ---- which calls are timed --------------------------------------------------

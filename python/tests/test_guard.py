@@ -304,15 +304,43 @@ def test_a_class_over_that_with_kernels_stays(clock):
     assert type(one) is over and set(one.paths) == {KERNELS}
 
 
-def test_a_class_may_call_init_in_new(clock):
-    """As that of FSDP does."""
-    class Made(Own):
-        def __new__(cls):
-            return cls.__init__()
-    one = layer(clock, (1, 1), (2, 2))
-    one.__class__ = type("Over", (Fast,), {"_dfgnn_base": Made})
-    train(one)
-    assert type(one) is Made
+class Finds(G.MessagePassing):
+    """Looks for itself, which is none of its attributes; calls are made again
+    in the backward pass."""
+
+    def __init__(self, layers, again):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+        self.layers, self.again = [layers], again
+
+    def inner(self, x, edge_index):
+        at = list(self.layers[0]).index(self)
+        return (at + 1) * self.propagate(edge_index, x=x)
+
+    def forward(self, x, edge_index):
+        if not self.again:
+            return self.inner(x, edge_index)
+        return checkpoint(self.inner, x, edge_index, use_reentrant=False)
+
+    def message(self, x_i, x_j):
+        return self.lin(x_i - x_j).tanh()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_own_path_is_that_of_the_layer_itself(again):
+    layers = nn.ModuleList()
+    layers.extend(Finds(layers, again).double() for _ in range(2))
+    theirs, edges = copy.deepcopy(layers), random_edges(5, 5, 12)
+    dfgnn.accelerate(layers)
+    for _ in range(STEPS):
+        x = torch.randn(5, 4, dtype=torch.double)
+        outs = []
+        for model in layers, theirs:
+            model.zero_grad()
+            out = model[1](model[0](x, edges), edges)
+            out.square().sum().backward()
+            outs.append([out, *(p.grad for p in model.parameters())])
+        torch.testing.assert_close(*outs)
 
 
 def test_layers_that_share_a_new_graph_are_decided_together(clock):

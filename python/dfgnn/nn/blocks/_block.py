@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from ..._fallbacks import own_path
+from ..._guard import takes_own_path
 from ..._modes import autocast_dtype, compiling
 from ...errors import InvalidError, UnsupportedError
 from ...mlps import edge_mlp
@@ -105,6 +106,8 @@ def served(theirs, name, run):
     """A method of a class over theirs: run(block, ...) by kernels, or theirs
     where that raises Other."""
     def method(self, *args, **kwargs):
+        if not compiling() and takes_own_path(self):
+            return getattr(theirs, name)(self, *args, **kwargs)
         reason = _obstacle(self)
         if reason is None:
             try:

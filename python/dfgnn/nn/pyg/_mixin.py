@@ -9,7 +9,7 @@ from torch_geometric.nn import Linear, MessagePassing, aggr
 
 from ..._checks import DTYPES
 from ..._fallbacks import own_path
-from ..._guard import guarded, own_propagate
+from ..._guard import guarded, own_propagate, takes_own_path
 from ..._modes import compiling, constant
 from ..._over import Over
 from ...graph import Graph
@@ -79,6 +79,8 @@ def own_obstacle(layer):
 def usual(layer, whole=False):
     """Whether the layer may take its fused path; whole: one that never calls
     its propagate."""
+    if not compiling() and takes_own_path(layer):
+        return False
     reason = obstacle(layer)
     if reason is None and whole and \
             type(layer).propagate is not Fused.propagate:
