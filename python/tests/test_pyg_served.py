@@ -268,6 +268,17 @@ def test_sums_of_neighbours_by_a_softmax_are_programs(name, aggregation):
     assert _traced.state(layer).served
 
 
+@pytest.mark.parametrize("aggr", ["max", "min", "std"])
+def test_weighted_neighbours_that_no_operator_reduces_are_programs(aggr):
+    given = Inputs()
+    args = given.x, given.edges, torch.randn(
+        given.edges.size(1), requires_grad=True)
+    plain = pyg.GraphConv(W, W, aggr=aggr)
+    layer = fast_copy(plain)
+    same(step(layer, args), step(plain, args))
+    assert _traced.state(layer).served
+
+
 @pytest.mark.parametrize("name", [n for n in LAYERS if n not in KEPT])
 def test_the_problems_of_each_layer_are_tuned(name):
     layer, args = made(name)

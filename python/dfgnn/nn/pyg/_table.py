@@ -14,7 +14,7 @@ from . import _traced as traced
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._gps import GPSConv
 from ._mixin import Row, fuse, tried
-from ._reduce import neighbours
+from ._reduce import neighbours, reductions
 from .relations import layers, over_types, typed
 from .relations.hetero_conv import HeteroConv
 
@@ -34,8 +34,10 @@ _BY_PROGRAMS = aggr.SoftmaxAggregation, aggr.AttentionalAggregation
 
 
 def _neighbours(layer, edge_index, size, **arguments):
-    run = traced.propagate if type(layer.aggr_module) in _BY_PROGRAMS \
-        else neighbours
+    weighted = arguments.get("edge_weight") is not None
+    by_program = type(layer.aggr_module) in _BY_PROGRAMS or weighted \
+        and reductions(layer.aggr_module) not in (("sum",), ("mean",))
+    run = traced.propagate if by_program else neighbours
     return run(layer, edge_index, size, **arguments)
 
 
