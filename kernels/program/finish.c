@@ -10,17 +10,17 @@ static int is_guarded(const dfgnn_dag *dag, int32_t n) {
          dfgnn__is_presence(dag, arg(dag, n, 0));
 }
 
-/* Flags the values that are seen at nodes without edges: by an output, or by a
- * value of nodes or parameters that is seen. */
+/* Flags the values that are seen at nodes without edges: by an output, by a sum
+ * over all nodes, or by a value of nodes or parameters that is seen. */
 static void find_seen(uint8_t *seen, const dfgnn_dag *dag) {
   for (int i = 0; i < dag->output_count; i++)
     seen[dag->outputs[i].node] |= dag->outputs[i].place != DFGNN_PLACE_EDGE;
   for (int32_t n = dag->count - 1; n >= 0; n--) {
     const dfgnn_node *node = at(dag, n);
-    const int of_edges =
-        node->place == DFGNN_PLACE_EDGE ||
-        (dfgnn__node_reduces(node->op) && node->op != DFGNN_NODE_SUM_ALL);
-    for (int i = 0; i < node->count && !of_edges && seen[n]; i++)
+    const int of_all = node->op == DFGNN_NODE_SUM_ALL;
+    const int of_edges = node->place == DFGNN_PLACE_EDGE ||
+                         (dfgnn__node_reduces(node->op) && !of_all);
+    for (int i = 0; i < node->count && !of_edges && (seen[n] || of_all); i++)
       seen[arg(dag, n, i)] = 1;
   }
 }

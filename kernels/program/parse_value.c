@@ -291,7 +291,9 @@ static int32_t power(parser *p) {
       dfgnn__parse_fail(
           p, &sign, "an exponent that is no number; exp(y * log(x)) has one");
     else if (!dfgnn__parse_failed(p))
-      node = dfgnn__make_pow(p->dag, node, p->dag->nodes[exponent].number);
+      node = dfgnn__make_whole(
+          p->dag, dfgnn__make_pow(p->dag, node, p->dag->nodes[exponent].number),
+          1, &node);
     dfgnn__parse_tell(p, &sign);
   }
   return node;

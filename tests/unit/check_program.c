@@ -266,8 +266,18 @@ TEST(the_normal_form_is_printed) {
 TEST(axes_are_not_lost_where_values_vanish) {
   ck_assert(hash_of("dst x[5]; y = sum(x - x + 1)") !=
             hash_of("dst x[5]; y = 1"));
+  ck_assert(hash_of("dst x[5]; y = sum(x ** 0)") != hash_of("dst x[5]; y = 1"));
   becomes("dst x[5]; y = cat(x * 0, x)[3:7]",
           "dst x[5]\nreturn y = cat(0 * x, x)[3:7]\n");
+}
+
+TEST(a_sum_over_all_nodes_sees_those_without_edges) {
+  static const char *const kept = "dst x\n"
+                                  "return y = sum_all(where((0 < degree(dst)), "
+                                  "x, 0)) as edge\n";
+  becomes(kept, kept);
+  becomes("dst x; return y = where(0 < degree(dst), x, 0) as edge",
+          "dst x\nreturn y = x as edge\n");
 }
 
 /* ---- gradients ----------------------------------------------------------- */
