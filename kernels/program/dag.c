@@ -56,9 +56,8 @@ static int same(const dfgnn_dag *dag, const dfgnn_node *a, const dfgnn_node *b,
               a->axis == b->axis && a->flags == b->flags &&
               a->count == b->count && a->index == b->index &&
               memcmp(&a->number, &b->number, sizeof a->number) == 0 &&
-              dfgnn__size_same(a->at, b->at);
-  for (int i = 0; alike && i < DFGNN_DAG_AXES; i++)
-    alike = dfgnn__size_same(a->shape[i], b->shape[i]);
+              dfgnn__size_same(a->at, b->at) &&
+              dfgnn__shape_same(a->shape, b->shape);
   for (int32_t i = 0; alike && i < a->count; i++)
     alike = dag->arguments[a->first + i] == arguments[i];
   return alike;
@@ -343,23 +342,34 @@ uint8_t *dfgnn__dag_needed(const dfgnn_dag *dag, const int32_t *roots,
   return needed;
 }
 
-/* Copies the needed nodes; number[n] is what n is in the copy. */
-static void copy_nodes(dfgnn_dag *to, const dfgnn_dag *from,
-                       const uint8_t *needed, int32_t *number) {
+int32_t *dfgnn__dag_unnumbered(const dfgnn_dag *dag) {
+  int32_t *number = malloc((size_t)dag->count * sizeof *number);
+  for (int32_t n = 0; number && n < dag->count; n++)
+    number[n] = -1;
+  return number;
+}
+
+void dfgnn__dag_remake(dfgnn_dag *to, const dfgnn_dag *from, int32_t *number,
+                       dfgnn_remake make, const void *data) {
+  int32_t *arguments =
+      malloc(((size_t)from->argument_count + 1) * sizeof *arguments);
+  if (!arguments && !to->status)
+    to->status = out_of_memory();
   for (int32_t n = 0; n < from->count && !to->status; n++) {
-    if (!needed[n])
+    if (number[n] >= 0)
       continue;
-    const dfgnn_node *node = &from->nodes[n];
-    int32_t *arguments = malloc(((size_t)node->count + 1) * sizeof *arguments);
-    if (!arguments) {
-      to->status = out_of_memory();
-      return;
-    }
-    for (int i = 0; i < node->count; i++)
+    for (int i = 0; i < from->nodes[n].count; i++)
       arguments[i] = number[dfgnn__dag_argument(from, n, i)];
-    number[n] = dfgnn__dag_intern(to, node, arguments);
-    free(arguments);
+    number[n] = make(to, from, n, arguments, data);
   }
+  free(arguments);
+}
+
+/* Makes a node as it is, if it is needed. */
+static int32_t copy(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
+                    int32_t *arguments, const void *data) {
+  const uint8_t *needed = data;
+  return needed[n] ? dfgnn__dag_intern(to, &from->nodes[n], arguments) : 0;
 }
 
 static void copy_ports(dfgnn_port *to, int *count, const dfgnn_port *from,
@@ -389,21 +399,21 @@ dfgnn_dag *dfgnn__dag_compact(const dfgnn_dag *dag) {
   for (int i = 0; i < count; i++)
     roots[i] = i < dag->input_count ? dag->inputs[i].node
                                     : dag->outputs[i - dag->input_count].node;
-  dfgnn_dag *copy = dfgnn__dag_new();
+  dfgnn_dag *made = dfgnn__dag_new();
   uint8_t *needed = dfgnn__dag_needed(dag, roots, count, NULL);
-  int32_t *number = calloc((size_t)dag->count, sizeof *number);
-  if (copy && needed && number) {
-    copy_nodes(copy, dag, needed, number);
-    dfgnn__dag_take_ports(copy, dag, number);
+  int32_t *number = dfgnn__dag_unnumbered(dag);
+  if (made && needed && number) {
+    dfgnn__dag_remake(made, dag, number, copy, needed);
+    dfgnn__dag_take_ports(made, dag, number);
   }
-  if (!copy || !needed || !number || copy->status) {
-    dfgnn__dag_free(copy);
-    copy = NULL;
+  if (!made || !needed || !number || made->status) {
+    dfgnn__dag_free(made);
+    made = NULL;
     out_of_memory();
   }
   free(needed);
   free(number);
-  return copy;
+  return made;
 }
 
 /* ---- words of messages --------------------------------------------------- */

@@ -30,7 +30,6 @@ enum {
   DFGNN_DAG_NAME = 64,  /* bytes of a name, with its end */
   DFGNN_DAG_DEPTH = 64, /* brackets inside one another */
   DFGNN_DAG_CAT = 16,   /* arguments of cat */
-  DFGNN_DAG_AXES = 3,
   DFGNN_POW_SQUARED = 8 /* whole exponents up to it are products of squares */
 };
 
@@ -182,6 +181,23 @@ dfgnn_port dfgnn__dag_port(const dfgnn_dag *dag, const char *name, int rank,
 int dfgnn__dag_find(const dfgnn_port *ports, int count, const char *name);
 /* The number of a size's name, new if there is none of it. */
 int dfgnn__dag_name(dfgnn_dag *dag, const char *name);
+
+/* Does an output hold its node's value, which is not spread? */
+static inline int dfgnn__port_holds(const dfgnn_dag *dag,
+                                    const dfgnn_port *port) {
+  const dfgnn_node *node = &dag->nodes[port->node];
+  return port->place == (dfgnn_place)node->place &&
+         dfgnn__shape_same(port->shape, node->shape);
+}
+
+/* A number below 0 for each node, which the caller frees; NULL: no memory. */
+int32_t *dfgnn__dag_unnumbered(const dfgnn_dag *dag);
+/* Makes each node n of `from` in `to`, in order, unless number[n] says already
+ * what it is there; `data` is for make(), which may change the arguments. */
+typedef int32_t (*dfgnn_remake)(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
+                                int32_t *arguments, const void *data);
+void dfgnn__dag_remake(dfgnn_dag *to, const dfgnn_dag *from, int32_t *number,
+                       dfgnn_remake make, const void *data);
 
 /* Flags, one a node, of those that roots need; the caller frees them.  Nodes of
  * `stops` (NULL: none) are flagged, but not what they are made of.  NULL: out

@@ -25,23 +25,13 @@ static void find_seen(uint8_t *seen, const dfgnn_dag *dag) {
   }
 }
 
-static int32_t again(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
-                     const int32_t *number) {
-  const dfgnn_node *node = at(from, n);
-  int32_t *arguments = malloc(((size_t)node->count + 1) * sizeof *arguments);
-  if (!arguments) {
-    dfgnn__dag_fail(to, DFGNN_ERROR_MEMORY, "out of memory");
-    return 0;
-  }
-  for (int i = 0; i < node->count; i++)
-    arguments[i] = number[arg(from, n, i)];
-  int32_t made =
-      node->op == DFGNN_NODE_INPUT
-          ? dfgnn__dag_intern(to, node, NULL)
-          : dfgnn__make_expand(to, dfgnn__make_again(to, node, arguments),
-                               node->shape);
-  free(arguments);
-  return made;
+/* Makes a node again, without a condition that nobody sees. */
+static int32_t unguarded(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
+                         int32_t *arguments, const void *data) {
+  const uint8_t *seen = data;
+  return is_guarded(from, n) && !seen[n]
+             ? arguments[1]
+             : dfgnn__make_again(to, from, n, arguments, NULL);
 }
 
 static dfgnn_dag *without(const dfgnn_dag *dag, const uint8_t *seen,
@@ -49,9 +39,7 @@ static dfgnn_dag *without(const dfgnn_dag *dag, const uint8_t *seen,
   dfgnn_dag *to = dfgnn__dag_new();
   if (!to)
     return NULL;
-  for (int32_t n = 0; n < dag->count && !to->status; n++)
-    number[n] = is_guarded(dag, n) && !seen[n] ? number[arg(dag, n, 1)]
-                                               : again(to, dag, n, number);
+  dfgnn__dag_remake(to, dag, number, unguarded, seen);
   dfgnn__dag_take_ports(to, dag, number);
   return to;
 }
@@ -61,7 +49,7 @@ dfgnn_dag *dfgnn__dag_finish(const dfgnn_dag *dag) {
   if (!compact || dag->as_written)
     return compact;
   uint8_t *seen = calloc((size_t)compact->count, 1);
-  int32_t *number = calloc((size_t)compact->count, sizeof *number);
+  int32_t *number = dfgnn__dag_unnumbered(compact);
   int unseen = 0;
   if (seen && number) {
     find_seen(seen, compact);

@@ -52,14 +52,6 @@ static int worth_keeping(const dfgnn_node *node) {
   return dfgnn__node_reduces(node->op) && node->op != DFGNN_NODE_SUM_ALL;
 }
 
-/* Is an output its node's value, which is not spread? */
-static int holds_all(const dfgnn_port *output, const dfgnn_node *node) {
-  int same = output->place == (dfgnn_place)node->place;
-  for (int i = 0; i < DFGNN_DAG_AXES; i++)
-    same &= dfgnn__size_same(output->shape[i], node->shape[i]);
-  return same;
-}
-
 /* Returns the node that an output holds, perhaps in another shape. */
 static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
   int32_t n = output->node;
@@ -88,7 +80,7 @@ static int in_extreme(const dfgnn_dag *dag, int32_t n) {
 static int can_read(const dfgnn_dag *dag, const dfgnn_port *output) {
   const int32_t n = held(dag, output);
   return !output->unread && worth_keeping(&dag->nodes[n]) &&
-         holds_all(output, &dag->nodes[output->node]) &&
+         dfgnn__port_holds(dag, output) &&
          (output->kept || !in_extreme(dag, n));
 }
 
@@ -158,23 +150,10 @@ static void add_inputs(work *w, dfgnn_dag *to, int32_t *number) {
       number[dag->inputs[i].node] = dfgnn__dag_input(to, &dag->inputs[i]);
 }
 
-static void copy_values(work *w, dfgnn_dag *to, int32_t *number) {
-  const dfgnn_dag *dag = w->dag;
-  for (int32_t n = 0; n < dag->count && !to->status; n++) {
-    const dfgnn_node *node = &dag->nodes[n];
-    if (!w->needed[n] || number[n] >= 0)
-      continue;
-    int32_t *arguments = malloc(((size_t)node->count + 1) * sizeof *arguments);
-    if (!arguments) {
-      dfgnn__dag_fail(to, DFGNN_ERROR_MEMORY, "out of memory");
-      return;
-    }
-    for (int i = 0; i < node->count; i++)
-      arguments[i] = number[dfgnn__dag_argument(dag, n, i)];
-    number[n] = dfgnn__make_expand(to, dfgnn__make_again(to, node, arguments),
-                                   node->shape);
-    free(arguments);
-  }
+static int32_t copy_value(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
+                          int32_t *arguments, const void *data) {
+  const work *w = data;
+  return w->needed[n] ? dfgnn__make_again(to, from, n, arguments, NULL) : 0;
 }
 
 static void add_outputs(work *w, dfgnn_dag *to, const int32_t *number) {
@@ -201,18 +180,17 @@ dfgnn_status dfgnn__dag_gradient(dfgnn_dag **gradient, const dfgnn_dag *forward,
   if (status)
     goto out;
   to = dfgnn__dag_new();
-  number = malloc((size_t)w.dag->count * sizeof *number);
+  number = dfgnn__dag_unnumbered(w.dag);
   if (!to || !number) {
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
     goto out;
   }
-  memset(number, -1, (size_t)w.dag->count * sizeof *number);
   memcpy(to->names, w.dag->names, sizeof to->names);
   to->name_count = w.dag->name_count;
   to->dropouts = w.dag->dropouts;
   to->as_written = w.dag->as_written;
   add_inputs(&w, to, number);
-  copy_values(&w, to, number);
+  dfgnn__dag_remake(to, w.dag, number, copy_value, &w);
   add_outputs(&w, to, number);
   status = to->status;
   if (!status && !(*gradient = dfgnn__dag_finish(to)))
@@ -228,15 +206,10 @@ out:
  * the gradient in the order that they have as factors of the program. */
 static int list_kept(const work *w, int32_t *list) {
   int count = 0;
-  for (int32_t n = 0; n < w->forward_nodes && count < DFGNN_DAG_OUTPUTS; n++) {
-    int k = count;
-    if (!w->stops[n] || !w->needed[n])
-      continue;
-    for (; k > 0 && dfgnn__make_order(w->dag, list[k - 1], n) > 0; k--)
-      list[k] = list[k - 1];
-    list[k] = n;
-    count++;
-  }
+  for (int32_t n = 0; n < w->forward_nodes && count < DFGNN_DAG_OUTPUTS; n++)
+    if (w->stops[n] && w->needed[n])
+      list[count++] = n;
+  dfgnn__make_sort(w->dag, list, count);
   return count;
 }
 

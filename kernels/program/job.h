@@ -85,8 +85,6 @@ void dfgnn__program_take_views(dfgnn_program_job *job, const dfgnn_matrix *rows,
 
 /* Does any walk go over columns, or need their degrees? */
 int dfgnn__program_needs_columns(const dfgnn_lowered *lowered);
-/* Is there a value of relations? */
-int dfgnn__program_needs_relations(const dfgnn_lowered *lowered);
 
 /* Runs the program in blocks of edges that stay in the cache.  Sums are of
  * double if a tensor is F64, else of float, in an order that does not depend on

@@ -279,8 +279,7 @@ static void find_far(const builder *b, uint8_t *far) {
   }
 }
 
-/* Are there values of relations, which a walk may visit? */
-static int has_relations(const dfgnn_lowered *l) {
+int dfgnn__program_needs_relations(const dfgnn_lowered *l) {
   int some = 0;
   for (int32_t n = 0; n < l->dag->count; n++)
     some |= l->needed[n] && l->dag->nodes[n].place == DFGNN_PLACE_REL;
@@ -301,7 +300,7 @@ static dfgnn_status find_walks(dfgnn_lowered *l, uint8_t *far,
                                dfgnn_place own) {
   const dfgnn_dag *dag = l->dag;
   size_t count = (size_t)dag->count;
-  const int relations = has_relations(l);
+  const int relations = dfgnn__program_needs_relations(l);
   dfgnn_status status = DFGNN_OK;
   search s = {.dag = dag,
               .needed = l->needed,
@@ -519,7 +518,7 @@ static dfgnn_status find_cheapest(dfgnn_lowered *l, uint8_t *far) {
                                        DFGNN_PLACE_REL};
   dfgnn_place best = DFGNN_PLACE_DST;
   int least = INT_MAX;
-  for (int i = 0; i < 2 + has_relations(l); i++) {
+  for (int i = 0; i < 2 + dfgnn__program_needs_relations(l); i++) {
     DFGNN_TRY(find_twice(l, far, places[i]));
     if (cost_of(l) < least) {
       least = cost_of(l);

@@ -61,6 +61,9 @@ typedef struct dfgnn_lowered {
 dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag);
 void dfgnn__lowered_free(dfgnn_lowered *lowered);
 
+/* Are there values of relations, which a walk may visit? */
+int dfgnn__program_needs_relations(const dfgnn_lowered *lowered);
+
 /* Puts a walk's steps in their order. */
 void dfgnn__walk_sort(dfgnn_walk *walk);
 

@@ -93,30 +93,29 @@ int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b) {
 
 /* ---- numbers ------------------------------------------------------------- */
 
-int32_t dfgnn__make_number(dfgnn_dag *dag, double x) {
-  dfgnn_node node = {.op = DFGNN_NODE_NUMBER, .number = x == 0 ? 0 : x};
+/* A value that is a number everywhere. */
+static int32_t number_of(dfgnn_dag *dag, dfgnn_node node) {
   set_numbers(&node);
   return dfgnn__dag_intern(dag, &node, NULL);
+}
+
+int32_t dfgnn__make_number(dfgnn_dag *dag, double x) {
+  return number_of(
+      dag, (dfgnn_node){.op = DFGNN_NODE_NUMBER, .number = x == 0 ? 0 : x});
 }
 
 int32_t dfgnn__make_size(dfgnn_dag *dag, dfgnn_size size) {
   if (!dfgnn__size_named(size))
     return dfgnn__make_number(dag, size.constant);
-  dfgnn_node node = {.op = DFGNN_NODE_SIZE, .at = size};
-  set_numbers(&node);
-  return dfgnn__dag_intern(dag, &node, NULL);
+  return number_of(dag, (dfgnn_node){.op = DFGNN_NODE_SIZE, .at = size});
 }
 
 int32_t dfgnn__make_count(dfgnn_dag *dag, dfgnn_place place) {
-  dfgnn_node node = {.op = DFGNN_NODE_COUNT, .index = place};
-  set_numbers(&node);
-  return dfgnn__dag_intern(dag, &node, NULL);
+  return number_of(dag, (dfgnn_node){.op = DFGNN_NODE_COUNT, .index = place});
 }
 
 int32_t dfgnn__make_degree(dfgnn_dag *dag, dfgnn_place place) {
-  dfgnn_node node = {.op = DFGNN_NODE_DEGREE, .place = place};
-  set_numbers(&node);
-  return dfgnn__dag_intern(dag, &node, NULL);
+  return number_of(dag, (dfgnn_node){.op = DFGNN_NODE_DEGREE, .place = place});
 }
 
 int32_t dfgnn__make_keep(dfgnn_dag *dag, int index, double p, dfgnn_place place,
@@ -154,7 +153,7 @@ static double factors(const dfgnn_dag *dag, int32_t n, const int32_t **list,
   return number;
 }
 
-static void sort_factors(const dfgnn_dag *dag, int32_t *list, int count) {
+void dfgnn__make_sort(const dfgnn_dag *dag, int32_t *list, int count) {
   for (int i = 1; i < count; i++) {
     int32_t x = list[i];
     int k = i;
@@ -219,7 +218,7 @@ static int gather_powers(dfgnn_dag *dag, int32_t *list, int count) {
       count++;
     }
   }
-  sort_factors(dag, list, count);
+  dfgnn__make_sort(dag, list, count);
   return count;
 }
 
@@ -336,10 +335,7 @@ int32_t dfgnn__make_add(dfgnn_dag *dag, int32_t a, int32_t b) {
   if (chosen >= 0)
     return chosen;
   int32_t pair[2] = {a, b};
-  if (dfgnn__make_order(dag, a, b) > 0) {
-    pair[0] = b;
-    pair[1] = a;
-  }
+  dfgnn__make_sort(dag, pair, 2);
   return joined(dag, (dfgnn_node){.op = DFGNN_NODE_ADD}, 2, pair);
 }
 
@@ -373,8 +369,10 @@ int32_t dfgnn__make_pow(dfgnn_dag *dag, int32_t a, double exponent) {
                 &a);
 }
 
-static double fold_unary(int op, double a, double x) {
+double dfgnn__unary_number(int op, double a, double x) {
   switch (op) {
+  case DFGNN_NODE_POW:
+    return pow(a, x);
   case DFGNN_NODE_EXP:
     return exp(a);
   case DFGNN_NODE_EXPM1:
@@ -400,10 +398,10 @@ static double fold_unary(int op, double a, double x) {
   case DFGNN_NODE_SIGN:
     return (a > 0) - (a < 0);
   case DFGNN_NODE_RELU:
-    return a > 0 ? a : 0;
+    return a < 0 ? 0 : a;
   case DFGNN_NODE_LEAKY:
     return a > 0 ? a : a * x;
-  default: /* DETACH */
+  default: /* DETACH, EXPAND and their like */
     return a;
   }
 }
@@ -411,7 +409,8 @@ static double fold_unary(int op, double a, double x) {
 int32_t dfgnn__make_unary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                           double x) {
   if (is_op(dag, a, DFGNN_NODE_NUMBER))
-    return dfgnn__make_number(dag, fold_unary(op, at(dag, a)->number, x));
+    return dfgnn__make_number(dag,
+                              dfgnn__unary_number(op, at(dag, a)->number, x));
   return joined(dag, (dfgnn_node){.op = op, .number = x}, 1, &a);
 }
 
@@ -429,11 +428,8 @@ int32_t dfgnn__make_binary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
     return dfgnn__make_number(dag, made);
   }
   int32_t pair[2] = {a, b};
-  int either = op == DFGNN_NODE_MAX || op == DFGNN_NODE_EQ;
-  if (either && dfgnn__make_order(dag, a, b) > 0) {
-    pair[0] = b;
-    pair[1] = a;
-  }
+  if (op == DFGNN_NODE_MAX || op == DFGNN_NODE_EQ)
+    dfgnn__make_sort(dag, pair, 2);
   return joined(dag, (dfgnn_node){.op = op}, 2, pair);
 }
 

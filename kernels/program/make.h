@@ -24,6 +24,8 @@
 
 /* Below 0 if factor or term a comes before b, 0 if they are one. */
 int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b);
+/* Sorts factors or terms. */
+void dfgnn__make_sort(const dfgnn_dag *dag, int32_t *list, int count);
 int32_t dfgnn__make_number(dfgnn_dag *dag, double x);
 int32_t dfgnn__make_size(dfgnn_dag *dag, dfgnn_size size);
 int32_t dfgnn__make_count(dfgnn_dag *dag, dfgnn_place place);
@@ -50,6 +52,9 @@ int dfgnn__is_presence(const dfgnn_dag *dag, int32_t n);
 /* finish.c: a compact copy, without conditions on the presence of edges that
  * nobody sees.  NULL: out of memory, or too many values. */
 dfgnn_dag *dfgnn__dag_finish(const dfgnn_dag *dag);
+/* What POW to DETACH make of a number; x: the exponent, or the slope of LEAKY.
+ */
+double dfgnn__unary_number(int op, double a, double x);
 /* EXP to DETACH; x: the slope of LEAKY, else 0. */
 int32_t dfgnn__make_unary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                           double x);
@@ -65,6 +70,10 @@ int32_t dfgnn__make_slice(dfgnn_dag *dag, int32_t a, int axis, dfgnn_size at,
 int32_t dfgnn__make_cat(dfgnn_dag *dag, int count, const int32_t *parts);
 int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *to);
 int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
+/* Where each axis of `to` comes from if all that a reshape does is to move axes
+ * of size 1; 0 if it does more. */
+int dfgnn__make_squeeze(int8_t where[DFGNN_DAG_AXES], const dfgnn_size *from,
+                        const dfgnn_size *to);
 /* Exchanges two axes. */
 int32_t dfgnn__make_swap(dfgnn_dag *dag, int32_t a, int first, int second);
 /* a where it has lost axes of the arguments that it was made of: x - x is the
@@ -112,9 +121,8 @@ dfgnn_status dfgnn__dag_gradient(dfgnn_dag **gradient, const dfgnn_dag *forward,
 dfgnn_status dfgnn__dag_kept(dfgnn_dag **kept, const dfgnn_dag *forward,
                              const uint8_t *cotangent, const uint8_t *wanted);
 
-/* rebuild.c: the value of a node of another program, from its arguments in this
- * one; of inputs, none. */
-int32_t dfgnn__make_again(dfgnn_dag *dag, const dfgnn_node *node,
-                          const int32_t *arguments);
+/* rebuild.c: makes a node of another program in normal form. */
+int32_t dfgnn__make_again(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
+                          int32_t *arguments, const void *data);
 
 #endif

@@ -118,10 +118,8 @@ static int elements(dfgnn_size *product, const dfgnn_size *shape) {
   return 1;
 }
 
-/* Where each axis of `to` comes from if all that a reshape does is to move axes
- * of size 1; 0 if it does more. */
-static int is_squeeze(int *where, const dfgnn_size *from,
-                      const dfgnn_size *to) {
+int dfgnn__make_squeeze(int8_t where[AXES], const dfgnn_size *from,
+                        const dfgnn_size *to) {
   int taken = 0, next = 0;
   for (int i = 0; i < AXES; i++) {
     where[i] = -1;
@@ -132,7 +130,7 @@ static int is_squeeze(int *where, const dfgnn_size *from,
     if (next == AXES || !dfgnn__size_same(from[next], to[i]))
       return 0;
     taken |= 1 << next;
-    where[i] = next++;
+    where[i] = (int8_t)next++;
   }
   while (next < AXES)
     if (!dfgnn__size_is(from[next++], 1))
@@ -142,10 +140,19 @@ static int is_squeeze(int *where, const dfgnn_size *from,
       left++;
     if (where[i] >= 0)
       continue;
-    where[i] = left;
+    where[i] = (int8_t)left;
     taken |= 1 << left;
   }
   return 1;
+}
+
+/* The node of a, of another shape. */
+static int32_t shaped(dfgnn_dag *dag, dfgnn_node node, int32_t a,
+                      const dfgnn_size *shape) {
+  if (!dfgnn__make_join(dag, &node, 1, &a))
+    return 0;
+  memcpy(node.shape, shape, sizeof node.shape);
+  return dfgnn__dag_intern(dag, &node, &a);
 }
 
 /* reshape(f(x, y)) = f(reshape(x), reshape(y)) where only axes of size 1 move
@@ -154,9 +161,9 @@ static int is_squeeze(int *where, const dfgnn_size *from,
 static int32_t reshape_inside(dfgnn_dag *dag, int32_t n,
                               const dfgnn_size *shape) {
   const dfgnn_node node = dag->nodes[n];
-  int where[AXES];
+  int8_t where[AXES];
   int32_t arguments[8];
-  if (!is_squeeze(where, node.shape, shape) ||
+  if (!dfgnn__make_squeeze(where, node.shape, shape) ||
       (n < dag->derived && dfgnn__node_reduces(node.op)))
     return -1;
   if (node.op == DFGNN_NODE_KEEP)
@@ -179,12 +186,9 @@ static int32_t reshape_inside(dfgnn_dag *dag, int32_t n,
 int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *to) {
   const dfgnn_node *from = at(dag, a);
   dfgnn_size have, want, shape[AXES];
-  int same = 1;
-  memcpy(shape, to, sizeof shape);
-  for (int i = 0; i < AXES; i++)
-    same &= dfgnn__size_same(from->shape[i], shape[i]);
-  if (same)
+  if (dfgnn__shape_same(from->shape, to))
     return a;
+  memcpy(shape, to, sizeof shape);
   /* Two names multiplied are known when tensors are bound. */
   if (elements(&have, from->shape) && elements(&want, shape) &&
       !dfgnn__size_same(have, want)) {
@@ -199,11 +203,7 @@ int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *to) {
   int32_t inside = reshape_inside(dag, a, shape);
   if (inside >= 0)
     return inside;
-  dfgnn_node node = {.op = DFGNN_NODE_RESHAPE};
-  if (!dfgnn__make_join(dag, &node, 1, &a))
-    return 0;
-  memcpy(node.shape, shape, sizeof node.shape);
-  return dfgnn__dag_intern(dag, &node, &a);
+  return shaped(dag, (dfgnn_node){.op = DFGNN_NODE_RESHAPE}, a, shape);
 }
 
 int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape) {
@@ -222,11 +222,7 @@ int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape) {
   }
   if (same)
     return a;
-  dfgnn_node node = {.op = DFGNN_NODE_EXPAND};
-  if (!dfgnn__make_join(dag, &node, 1, &a))
-    return 0;
-  memcpy(node.shape, shape, sizeof node.shape);
-  return dfgnn__dag_intern(dag, &node, &a);
+  return shaped(dag, (dfgnn_node){.op = DFGNN_NODE_EXPAND}, a, shape);
 }
 
 int32_t dfgnn__make_swap(dfgnn_dag *dag, int32_t a, int first, int second) {
@@ -245,13 +241,11 @@ int32_t dfgnn__make_swap(dfgnn_dag *dag, int32_t a, int first, int second) {
   if (is_op(dag, a, DFGNN_NODE_SWAP) && at(dag, a)->axis == first &&
       at(dag, a)->flags == second)
     return arg(dag, a, 0);
-  dfgnn_node node = {.op = DFGNN_NODE_SWAP};
-  if (!dfgnn__make_join(dag, &node, 1, &a))
-    return 0;
-  node.axis = (uint8_t)first;
-  node.flags = (uint8_t)second;
-  memcpy(node.shape, shape, sizeof node.shape);
-  return dfgnn__dag_intern(dag, &node, &a);
+  return shaped(dag,
+                (dfgnn_node){.op = DFGNN_NODE_SWAP,
+                             .axis = (uint8_t)first,
+                             .flags = (uint8_t)second},
+                a, shape);
 }
 
 int32_t dfgnn__make_whole(dfgnn_dag *dag, int32_t a, int count,

@@ -70,32 +70,10 @@ static int match_shape(matcher *m, const dfgnn_size *p, const dfgnn_size *n,
 /* Does a reshape move nothing but axes of size 1?  Then `x`, of its result,
  * becomes what it is of its argument. */
 static int is_squeeze(const dfgnn_dag *dag, int32_t n, axes *x) {
-  const dfgnn_size *to = at(dag, n)->shape;
-  const dfgnn_size *from = at(dag, argument(dag, n, 0))->shape;
-  int8_t where[DFGNN_DAG_AXES]; /* axis of `from` for each of `to` */
-  int taken = 0, next = 0;
-  for (int i = 0; i < DFGNN_DAG_AXES; i++) {
-    where[i] = -1;
-    if (dfgnn__size_is(to[i], 1))
-      continue;
-    while (next < DFGNN_DAG_AXES && dfgnn__size_is(from[next], 1))
-      next++;
-    if (next == DFGNN_DAG_AXES || !dfgnn__size_same(from[next], to[i]))
-      return 0;
-    where[i] = (int8_t)next;
-    taken |= 1 << next++;
-  }
-  while (next < DFGNN_DAG_AXES)
-    if (!dfgnn__size_is(from[next++], 1))
-      return 0;
-  for (int i = 0, left = 0; i < DFGNN_DAG_AXES; i++) {
-    while (where[i] < 0 && taken >> left & 1)
-      left++;
-    if (where[i] < 0) {
-      where[i] = (int8_t)left;
-      taken |= 1 << left;
-    }
-  }
+  int8_t where[DFGNN_DAG_AXES];
+  if (!dfgnn__make_squeeze(where, at(dag, argument(dag, n, 0))->shape,
+                           at(dag, n)->shape))
+    return 0;
   for (int i = 0; i < DFGNN_DAG_AXES; i++)
     x->of[i] = where[x->of[i]];
   return 1;
@@ -350,19 +328,12 @@ static int match(matcher *m, int32_t p, int32_t n, axes x) {
 
 /* ---- programs ------------------------------------------------------------ */
 
-static int holds_all(const dfgnn_port *port, const dfgnn_node *node) {
-  int same = port->place == (dfgnn_place)node->place;
-  for (int i = 0; i < DFGNN_DAG_AXES; i++)
-    same &= dfgnn__size_same(port->shape[i], node->shape[i]);
-  return same;
-}
-
 /* numbers: the result has no features, so that [H] may stand for [H,1] */
 static int match_output(matcher *m, int32_t p, const dfgnn_port *port,
                         int numbers) {
   static const axes tried[] = {{{0, 1, 2}}, {{0, 2, 1}}};
   int32_t n = port->node;
-  if (!holds_all(port, at(m->dag, n)))
+  if (!dfgnn__port_holds(m->dag, port))
     return 0;
   /* the memory of a dense result is the same in another shape */
   while (at(m->dag, n)->op == DFGNN_NODE_RESHAPE)

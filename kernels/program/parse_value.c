@@ -314,34 +314,38 @@ static int32_t unary(parser *p) {
   return node;
 }
 
-static int32_t term(parser *p) {
-  int32_t node = unary(p);
+/* One of two operations between parts, from left to right. */
+typedef struct operation {
+  const char *sign;
+  make_of_two make;
+} operation;
+
+static int32_t chain(parser *p, int32_t (*part)(parser *p),
+                     const operation of[2]) {
+  int32_t node = part(p);
   while (!dfgnn__parse_failed(p)) {
     token at = p->next;
-    if (dfgnn__parse_accept(p, "*"))
-      node = two(p, dfgnn__make_mul, node, unary(p));
-    else if (dfgnn__parse_accept(p, "/"))
-      node = two(p, dfgnn__make_div, node, unary(p));
-    else
+    int k = 0;
+    while (k < 2 && !dfgnn__parse_accept(p, of[k].sign))
+      k++;
+    if (k == 2)
       break;
+    node = two(p, of[k].make, node, part(p));
     dfgnn__parse_tell(p, &at);
   }
   return node;
 }
 
+static int32_t term(parser *p) {
+  static const operation products[] = {{"*", dfgnn__make_mul},
+                                       {"/", dfgnn__make_div}};
+  return chain(p, unary, products);
+}
+
 static int32_t sum(parser *p) {
-  int32_t node = term(p);
-  while (!dfgnn__parse_failed(p)) {
-    token at = p->next;
-    if (dfgnn__parse_accept(p, "+"))
-      node = two(p, dfgnn__make_add, node, term(p));
-    else if (dfgnn__parse_accept(p, "-"))
-      node = two(p, dfgnn__make_sub, node, term(p));
-    else
-      break;
-    dfgnn__parse_tell(p, &at);
-  }
-  return node;
+  static const operation sums[] = {{"+", dfgnn__make_add},
+                                   {"-", dfgnn__make_sub}};
+  return chain(p, term, sums);
 }
 
 int32_t dfgnn__parse_value(parser *p) {

@@ -73,16 +73,6 @@ int dfgnn__program_needs_columns(const dfgnn_lowered *lowered) {
   return needs;
 }
 
-int dfgnn__program_needs_relations(const dfgnn_lowered *lowered) {
-  int needs = 0;
-  for (int32_t n = 0; n < lowered->dag->count; n++)
-    needs |=
-        lowered->needed[n] && lowered->dag->nodes[n].place == DFGNN_PLACE_REL;
-  for (int i = 0; i < lowered->dag->output_count; i++)
-    needs |= lowered->dag->outputs[i].place == DFGNN_PLACE_REL;
-  return needs;
-}
-
 int dfgnn__program_views_of(const dfgnn_lowered *lowered, int columns,
                             dfgnn_view_request *requests) {
   int count = 0;

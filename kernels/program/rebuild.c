@@ -1,8 +1,9 @@
 #include "kernels/program/make.h"
 
-int32_t dfgnn__make_again(dfgnn_dag *dag, const dfgnn_node *node,
-                          const int32_t *a) {
+static int32_t again(dfgnn_dag *dag, const dfgnn_node *node, const int32_t *a) {
   switch (node->op) {
+  case DFGNN_NODE_INPUT:
+    return dfgnn__dag_intern(dag, node, NULL);
   case DFGNN_NODE_NUMBER:
     return dfgnn__make_number(dag, node->number);
   case DFGNN_NODE_SIZE:
@@ -32,4 +33,11 @@ int32_t dfgnn__make_again(dfgnn_dag *dag, const dfgnn_node *node,
   default:
     return dfgnn__make_alike(dag, node, a);
   }
+}
+
+int32_t dfgnn__make_again(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
+                          int32_t *arguments, const void *data) {
+  const dfgnn_node *node = &from->nodes[n];
+  (void)data;
+  return dfgnn__make_expand(to, again(to, node, arguments), node->shape);
 }

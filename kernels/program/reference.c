@@ -12,6 +12,7 @@
 #include "kernels/common/dropout.h"
 #include "kernels/common/host_view.h"
 #include "kernels/program/job.h"
+#include "kernels/program/make.h"
 
 #define AXES DFGNN_DAG_AXES
 
@@ -42,22 +43,14 @@ static number through(const reference *r, number a, double y, double slope) {
   return rounded(r, y, a.e * fabs(slope), 8);
 }
 
-/* The error of a steep f: how far its values lie apart at both ends of a's
- * interval. */
-static number between(const reference *r, number a, double (*f)(double, double),
-                      double c) {
-  double y = f(a.x, c), low = f(a.x - a.e, c), high = f(a.x + a.e, c);
+/* The error of a steep function, y = f(a): how far its values lie apart at both
+ * ends of a's interval. */
+static number between(const reference *r, int op, number a, double c,
+                      double y) {
+  double low = dfgnn__unary_number(op, a.x - a.e, c);
+  double high = dfgnn__unary_number(op, a.x + a.e, c);
   double e = fmax(fabs(low - y), fabs(high - y));
   return rounded(r, y, isnan(e) && !isnan(y) ? INFINITY : e, 8);
-}
-
-static double f_exp(double x, double c) { return (void)c, exp(x); }
-static double f_expm1(double x, double c) { return (void)c, expm1(x); }
-static double f_log(double x, double c) { return (void)c, log(x); }
-static double f_log1p(double x, double c) { return (void)c, log1p(x); }
-static double f_pow(double x, double c) { return pow(x, c); }
-static double f_sigmoid(double x, double c) {
-  return (void)c, 1 / (1 + exp(-x));
 }
 
 /* The constant of a function, which a kernel may round to float. */
@@ -65,49 +58,35 @@ static number constant(const reference *r, double c) {
   return (number){c, (double)(float)c == c ? 0 : r->u * fabs(c)};
 }
 
-static number power(const reference *r, number a, number c) {
-  number y = between(r, a, f_pow, c.x);
-  if (c.e > 0 && a.x > 0)
-    y.e += c.e * fabs(y.x * log(a.x));
-  return y;
-}
-
 static number unary(const reference *r, const dfgnn_node *node, number a) {
   const number c = constant(r, node->number);
+  const double y = dfgnn__unary_number(node->op, a.x, c.x);
+  number steep;
   switch (node->op) {
   case DFGNN_NODE_POW:
-    return power(r, a, c);
+    steep = between(r, node->op, a, c.x, y);
+    if (c.e > 0 && a.x > 0)
+      steep.e += c.e * fabs(y * log(a.x));
+    return steep;
   case DFGNN_NODE_EXP:
-    return between(r, a, f_exp, 0);
   case DFGNN_NODE_EXPM1:
-    return between(r, a, f_expm1, 0);
   case DFGNN_NODE_LOG:
-    return between(r, a, f_log, 0);
   case DFGNN_NODE_LOG1P:
-    return between(r, a, f_log1p, 0);
   case DFGNN_NODE_SIGMOID:
-    return between(r, a, f_sigmoid, 0);
+    return between(r, node->op, a, 0, y);
   case DFGNN_NODE_TANH:
-    return through(r, a, tanh(a.x), 1);
   case DFGNN_NODE_SOFTPLUS:
-    return through(r, a, fmax(a.x, 0) + log1p(exp(-fabs(a.x))), 1);
-  case DFGNN_NODE_ERF:
-    return through(r, a, erf(a.x), M_2_SQRTPI);
   case DFGNN_NODE_SIN:
-    return through(r, a, sin(a.x), 1);
   case DFGNN_NODE_COS:
-    return through(r, a, cos(a.x), 1);
-  case DFGNN_NODE_ABS:
-    return (number){fabs(a.x), a.e};
+    return through(r, a, y, 1);
+  case DFGNN_NODE_ERF:
+    return through(r, a, y, M_2_SQRTPI);
   case DFGNN_NODE_SIGN:
-    return (number){(a.x > 0) - (a.x < 0), a.x && fabs(a.x) <= a.e ? 2 : 0};
-  case DFGNN_NODE_RELU:
-    return (number){a.x < 0 ? 0 : a.x, a.e};
+    return (number){y, a.x && fabs(a.x) <= a.e ? 2 : 0};
   case DFGNN_NODE_LEAKY:
-    return rounded(r, a.x > 0 ? a.x : c.x * a.x,
-                   a.e * fmax(1, fabs(c.x)) + c.e * fabs(a.x), 1);
-  default: /* DETACH, EXPAND and their like */
-    return a;
+    return rounded(r, y, a.e * fmax(1, fabs(c.x)) + c.e * fabs(a.x), 1);
+  default: /* ABS, RELU, DETACH, EXPAND and their like */
+    return (number){y, a.e};
   }
 }
 

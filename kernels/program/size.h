@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { DFGNN_DAG_AXES = 3 }; /* of every value */
 #define DFGNN_SIZE_NAMES 8
 #define DFGNN_SIZE_MAX (1 << 20)
 
@@ -32,6 +33,14 @@ static inline int dfgnn__size_is(dfgnn_size a, int32_t constant) {
 
 static inline int dfgnn__size_named(dfgnn_size a) {
   return !dfgnn__size_same(a, dfgnn__size(a.constant));
+}
+
+/* Are the axes of two shapes the same? */
+static inline int dfgnn__shape_same(const dfgnn_size *a, const dfgnn_size *b) {
+  int same = 1;
+  for (int i = 0; i < DFGNN_DAG_AXES; i++)
+    same &= dfgnn__size_same(a[i], b[i]);
+  return same;
 }
 
 /* *sum = a + factor * b; 0 if it does not fit. */
