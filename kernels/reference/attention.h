@@ -51,9 +51,9 @@ void dfgnn__ref_at_edge(dfgnn_ref_edge *e, int64_t edge);
 dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_ref_edge *e,
                                          const double *a);
 /* Number d of W times a sum of edge features. */
-dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
-                                  const dfgnn_ref_sum *sum, int64_t d,
-                                  double repeats);
+dfgnn_ref_number dfgnn__ref_project(const dfgnn_ref_edge *e,
+                                    const dfgnn_ref_sum *sum, int64_t d,
+                                    double repeats);
 /* Number d of W e + b. */
 dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d);
 

@@ -18,8 +18,6 @@
 typedef dfgnn_ref_terms terms;
 typedef dfgnn_ref_sums sums;
 typedef dfgnn_ref_grads walk;
-typedef dfgnn_ref_part part;
-typedef dfgnn_ref_number number;
 typedef dfgnn_ref_direction direction;
 
 #define TERM_VARIANCE DFGNN_REF_TERM_VARIANCE
@@ -122,49 +120,48 @@ static void add_score(walk *w, number score, const direction *to, int64_t k,
 typedef struct projection {
   const double *x;
   double norm;
-  part along; /* the error of <x, along> / |x| */
+  number along; /* the error of <x, along> / |x| */
 } projection;
 
 static projection project(const walk *w, const double *x, double repeats) {
   const dfgnn_ref_sum *along = &w->sums.along;
   int64_t dim = w->problem->dim;
-  projection p = {x, dfgnn__ref_norm(x, dim), part_of(0, 0, 0)};
+  projection p = {x, dfgnn__ref_norm(x, dim), num_of(0)};
   for (int64_t d = 0; d < dim; d++)
     p.along =
-        part_add(p.along, part_scale(dfgnn__ref_sum_part(along, d, repeats),
-                                     x[d] / p.norm));
+        num_add(p.along, num_scale(dfgnn__ref_sum_number(along, d, repeats),
+                                   x[d] / p.norm));
   p.along.value = p.along.shared = 0;
-  p.along.fixed += num_dot(x, along->value, dim, 0).variance / square(p.norm);
+  p.along.fixed += num_dot(x, along->value, dim, 0).fixed / square(p.norm);
   return p;
 }
 
 /* The part of the query's gradient that goes through the edge features of keys:
  * W times the sum of dS scale e, and b times the sum of dS scale. */
-static part edge_part(const walk *w, int64_t d, double repeats) {
-  return part_add(dfgnn__ref_project(&w->at, &w->sums.edges, d, repeats),
-                  part_scale(dfgnn__ref_sum_part(&w->sums.scores, 0, repeats),
-                             w->at.bias[d]));
+static number edge_part(const walk *w, int64_t d, double repeats) {
+  return num_add(dfgnn__ref_project(&w->at, &w->sums.edges, d, repeats),
+                 num_scale(dfgnn__ref_sum_number(&w->sums.scores, 0, repeats),
+                           w->at.bias[d]));
 }
 
-static part score_part(const walk *w, const projection *p, int64_t d,
-                       double repeats) {
+static number score_part(const walk *w, const projection *p, int64_t d,
+                         double repeats) {
   const sums *s = &w->sums;
   const int by_source = w->of.call->by_source;
-  part r = dfgnn__ref_sum_part(&s->along, d, repeats);
+  number r = dfgnn__ref_sum_number(&s->along, d, repeats);
   if (!by_source && dfgnn__ref_edge_keys(w->problem) && w->lse != -INFINITY) {
-    r = part_add(r, edge_part(w, d, repeats));
+    r = num_add(r, edge_part(w, d, repeats));
     r.summed *= 2;
   }
   if (p) {
     double unit = p->x[d] / p->norm;
     double norms = dfgnn__ref_norms_variance(w->problem) + w->at.narrow;
-    part c = part_round(dfgnn__ref_sum_part(&s->cosine, 0, repeats), norms);
-    r = part_round(part_add(r, part_scale(part_add(c, p->along), -unit)),
-                   norms);
+    number c = num_round(dfgnn__ref_sum_number(&s->cosine, 0, repeats), norms);
+    r = num_round(num_add(r, num_scale(num_add(c, p->along), -unit)), norms);
   }
-  r = part_round(r, TERM_VARIANCE);
+  r = num_round(r, TERM_VARIANCE);
   if (!by_source)
-    r.fixed += square(r.shared) * w->delta.variance +
+    r.fixed += square(r.shared) * w->delta.fixed +
                4 * square(w->lse == -INFINITY ? 0 : w->lse * r.value);
   return r;
 }
@@ -178,9 +175,9 @@ static void put_scores(const walk *w, const dfgnn_ref_result *to,
   if (cosines)
     p = project(w, x, repeats);
   for (int64_t d = 0; d < w->sums.along.width; d++) {
-    part r = score_part(w, cosines ? &p : NULL, d, repeats);
+    number r = score_part(w, cosines ? &p : NULL, d, repeats);
     if (with_values)
-      r = part_add(r, dfgnn__ref_sum_part(&w->sums.values, d, repeats));
+      r = num_add(r, dfgnn__ref_sum_number(&w->sums.values, d, repeats));
     dfgnn__ref_put(to, d, r);
   }
 }
@@ -199,7 +196,7 @@ static void settle_totals(const walk *w) {
     const int one = sum->width == 1; /* of beta */
     const int64_t count = one ? 1 : sum->width / w->problem->heads;
     dfgnn__ref_sum_settle(sum, one ? 0 : w->at.head * count, count,
-                          w->delta.variance);
+                          w->delta.fixed);
   }
 }
 
@@ -210,14 +207,14 @@ static void walk_row(walk *w, const dfgnn_ref_edges *e, const row_results *to) {
     dfgnn__ref_at_source(&w->at, e->indices[k]);
     dfgnn__ref_at_edge(&w->at, e->begin + k);
     terms t = edge_terms(w);
-    number ds = num_settle(t.score, w->delta.variance);
-    num_put(&to->bias, k * p->heads, ds);
+    number ds = num_settle(t.score, w->delta.fixed);
+    dfgnn__ref_put(&to->bias, k * p->heads, ds);
     double repeats = dfgnn__ref_repeats(e, k);
     direction along = dfgnn__ref_find_direction(w, 0);
     if (DFGNN_HAS_SCALARS(p->op))
-      num_put(&to->score_edge, k * p->heads,
-              num_err(num_scale(num_round(ds, 4), *w->direction),
-                      square(ds.value * *w->jump)));
+      dfgnn__ref_put(&to->score_edge, k * p->heads,
+                     num_err(num_scale(num_round(ds, 4), *w->direction),
+                             square(ds.value * *w->jump)));
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
     add_score(w, t.score, &along, k, repeats);
@@ -282,7 +279,7 @@ static void visit_column(void *thread, int64_t index, int64_t column) {
       sum_add(&w->sums.values, k, num_repeat(x.weight, repeats), w->grad_out);
       direction along = dfgnn__ref_find_direction(w, 1);
       /* The edges of a column bring the deltas of different rows. */
-      add_score(w, num_settle(x.score, w->delta.variance), &along, k, repeats);
+      add_score(w, num_settle(x.score, w->delta.fixed), &along, k, repeats);
     }
     if (DFGNN_HAS_QUERY(op) && !DFGNN_HAS_KEY(op)) {
       put_scores(w, &value, w->at.value, e.repeats, 1);

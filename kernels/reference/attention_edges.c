@@ -16,8 +16,6 @@ int64_t dfgnn__ref_edge_width(const dfgnn_ref_edge *e) {
   return e->features * (e->problem->edge_dim < 0 ? e->problem->heads : 1);
 }
 
-typedef dfgnn_ref_number number;
-
 /* ---- edges --------------------------------------------------------------- */
 
 /* The factors of dS and of P r in the gradient of W e; NULL: it has no such
@@ -71,9 +69,8 @@ static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
    * out. */
   double ds = g->score ? t->score.value : 0;
   double p = g->value ? t->weight.value : 0;
-  double variance =
-      g->score ? num_settle(t->score, w->delta.variance).variance : 0;
-  double weight = g->value ? t->weight.variance : 0;
+  double variance = g->score ? num_settle(t->score, w->delta.fixed).fixed : 0;
+  double weight = g->value ? t->weight.fixed : 0;
   double narrow = w->at.narrow;
   for (int64_t f = 0; f < features; f++) {
     column s = through(w, g->score, f), v = through(w, g->value, f);
@@ -105,7 +102,7 @@ static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
       double x = g->score[d], ds = t->score.value;
       number term = num_round(num_scale(t->score, x), narrow);
       term = num_repeat(term, repeats);
-      term.variance += repeats * square(ds * w->jump[d]);
+      term.fixed += repeats * square(ds * w->jump[d]);
       add_to_projection(w, at, term);
     }
     if (g->value)
@@ -145,7 +142,7 @@ void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
   double additions =
       problem->edge_dim < 0 ? 4 : (double)(problem->dim + 2 * problem->heads);
   for (int64_t i = 0; i < numbers; i++)
-    num_put(
+    dfgnn__ref_put(
         to, i,
         num(w->edge[0][i], w->edge[1][i] + additions * square(w->edge[2][i])));
   for (int i = 0; i < 3; i++)

@@ -5,8 +5,6 @@
 
 #include "kernels/reference/attention.h"
 
-typedef dfgnn_ref_number number;
-
 typedef struct walk {
   dfgnn_ref_thread of;
   const dfgnn_problem *problem;
@@ -36,7 +34,7 @@ static void at_edge(walk *w, int64_t k) {
 /* The sum of the exponentials of a row. */
 typedef struct normalizer {
   double maximum, sum;
-  dfgnn_ref_part one; /* the sum over itself: 1, with its relative errors */
+  number one; /* the sum over itself: 1, with its relative errors */
 } normalizer;
 
 /* The variance of a quotient of sums; and 2 for sums that are scaled to a new
@@ -63,23 +61,23 @@ static normalizer exponentials(walk *w) {
     number p = dfgnn__ref_exp(&w->at, w->weights[k], n.maximum);
     w->weights[k] = p.value == 0 ? p : num_err(p, subnormal);
     n.sum += p.value;
-    errors += w->weights[k].variance * dfgnn__ref_repeats(e, k);
+    errors += w->weights[k].fixed * dfgnn__ref_repeats(e, k);
   }
-  n.one = part_of(1, errors / (n.sum * n.sum) + QUOTIENT_VARIANCE,
-                  RUNNING_SUMS * e->repeats);
+  n.one = (number){1, errors / (n.sum * n.sum) + QUOTIENT_VARIANCE,
+                   RUNNING_SUMS * e->repeats, 0};
   return n;
 }
 
 /* Number d of the sum of w (v + W e + b); kept: the sum of w. */
-static dfgnn_ref_part average(const walk *w, const normalizer *n, int64_t d,
-                              double kept) {
-  dfgnn_ref_part x = dfgnn__ref_sum_part(&w->out, d, n->one.summed);
+static number average(const walk *w, const normalizer *n, int64_t d,
+                      double kept) {
+  number x = dfgnn__ref_sum_number(&w->out, d, n->one.summed);
   if (!dfgnn__ref_edge_values(w->problem) || n->maximum == -INFINITY)
     return x;
   number constant = num_round(num_of(w->at.bias[d] * kept), 4);
-  x = part_add(x, dfgnn__ref_project(&w->at, &w->attr, d, n->one.summed));
+  x = num_add(x, dfgnn__ref_project(&w->at, &w->attr, d, n->one.summed));
   x.summed *= 2; /* the sum of two sums */
-  return part_add(x, part_times(num_part(constant), n->one));
+  return num_add(x, num_times(constant, n->one));
 }
 
 /* Computes out, lse and weights of one row and head. */
@@ -90,7 +88,7 @@ static void attend(walk *w, const dfgnn_ref_result *out,
   const dfgnn_ref_edges *e = &w->edges;
   normalizer n = exponentials(w);
   int empty = n.maximum == -INFINITY;
-  dfgnn_ref_part length = n.one; /* its errors are those of 1, relatively */
+  number length = n.one; /* its errors are those of 1, relatively */
   length.value = empty ? -INFINITY : n.maximum + log(n.sum);
   if (!empty)
     length.fixed += 4 * square(length.value) + 4 * square(n.maximum);
@@ -100,8 +98,7 @@ static void attend(walk *w, const dfgnn_ref_result *out,
   dfgnn__ref_sum_begin(&w->attr, e->count);
   for (int64_t k = 0; k < e->count; k++) {
     number p = empty ? num_of(0) : num_scale(w->weights[k], 1 / n.sum);
-    dfgnn__ref_put(weights, k * problem->heads,
-                   part_times(num_part(p), length));
+    dfgnn__ref_put(weights, k * problem->heads, num_times(p, length));
     w->at.edge = e->begin + k;
     double kept = empty ? 0 : dfgnn__ref_kept(&w->at);
     if (kept == 0 && p.value == p.value)
@@ -116,7 +113,7 @@ static void attend(walk *w, const dfgnn_ref_result *out,
   }
   dfgnn__ref_put(lse, 0, length);
   for (int64_t d = 0; d < problem->dim; d++)
-    dfgnn__ref_put(out, d, part_times(average(w, &n, d, kept_sum), n.one));
+    dfgnn__ref_put(out, d, num_times(average(w, &n, d, kept_sum), n.one));
 }
 
 static void visit(void *thread, int64_t r, int64_t row) {

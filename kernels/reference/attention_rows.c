@@ -99,15 +99,14 @@ void dfgnn__ref_at_edge(dfgnn_ref_edge *e, int64_t edge) {
   }
 }
 
-dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d) {
+number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d) {
   return num(e->projected[d],
              ((double)e->features + 4) * square(e->magnitude[d]) +
                  e->narrow * square(e->projected[d]));
 }
 
 /* A kernel may round W^T a, or the projection W e, to 16 bits on the way. */
-dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_ref_edge *e,
-                                         const double *a) {
+number dfgnn__ref_edge_product(const dfgnn_ref_edge *e, const double *a) {
   int64_t dim = e->problem->dim, features = e->features;
   double value = 0, size = 0, squares = 0;
   for (int64_t d = 0; d < dim; d++) {
@@ -126,24 +125,18 @@ dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_ref_edge *e,
                  2 * e->narrow * squares);
 }
 
-dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
-                                  const dfgnn_ref_sum *sum, int64_t d,
-                                  double repeats) {
+number dfgnn__ref_project(const dfgnn_ref_edge *e, const dfgnn_ref_sum *sum,
+                          int64_t d, double repeats) {
   int64_t features = e->features;
   const int given = e->problem->edge_dim < 0;
-  dfgnn_ref_part part = part_of(0, 0, 0);
+  number all = num_of(0);
   double size = 0;
   for (int64_t f = given ? d : 0; f < (given ? d + 1 : features); f++) {
     double w = given ? 1 : e->weight[d * features + f];
-    part.value += w * sum->value[f];
-    if (!sum->bounds || w == 0)
-      continue;
-    dfgnn_ref_part x = dfgnn__ref_sum_part(sum, f, repeats);
-    size += fabs(w) * sum->size[f];
-    part.fixed += square(w) * x.fixed;
-    part.summed += square(w) * x.summed;
-    part.shared += w * x.shared;
+    number x =
+        w == 0 ? num_of(sum->value[f]) : dfgnn__ref_sum_number(sum, f, repeats);
+    all = num_add(all, num_scale(x, w));
+    size += w == 0 ? 0 : fabs(w) * sum->size[f];
   }
-  part.fixed += ((double)features + 4 + 2 * e->narrow) * square(size);
-  return part;
+  return num_err(all, ((double)features + 4 + 2 * e->narrow) * square(size));
 }

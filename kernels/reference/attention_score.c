@@ -7,7 +7,6 @@
 #include "kernels/common/accuracy.h"
 #include "kernels/reference/attention_walk.h"
 
-typedef dfgnn_ref_number number;
 typedef dfgnn_ref_grads walk;
 typedef dfgnn_ref_edge edge;
 typedef dfgnn_ref_direction direction;
@@ -124,7 +123,7 @@ static number gatv2(const edge *e) {
   for (int64_t d = 0; d < e->problem->dim; d++) {
     number x = argument(e, d);
     e->leaky[d] = leaky(e->args, x.value);
-    error += square(e->att[d]) * x.variance;
+    error += square(e->att[d]) * x.fixed;
   }
   return num_err(num_dot(e->att, e->leaky, e->problem->dim,
                          SCORE_ROUNDINGS - 1 + 2 * e->narrow),

@@ -4,7 +4,6 @@
 
 #include "kernels/reference/sums.h"
 
-typedef dfgnn_ref_number number;
 typedef dfgnn_ref_row_grads grads;
 
 /* The error variance of a product of some factors, over its square. */
@@ -59,7 +58,7 @@ static number grade_pna(const grads *row, const dfgnn_ref_message *m, int64_t i,
   double size = fabs(low) + fabs(high) + fabs(share) +
                 fabs(slope) * (fabs(x - mean) + fabs(mean));
   return num(g, PRODUCT_VARIANCE * (square(g) + square(size)) +
-                    square(slope) * m->message[i].variance);
+                    square(slope) * m->message[i].fixed);
 }
 
 static number grade_var(const grads *row, const dfgnn_ref_message *m, int64_t i,

@@ -97,10 +97,9 @@ static void load_edge(dfgnn_ref_message *m, int64_t edge) {
   for (int64_t i = 0; !m->matrix && i < m->width; i++)
     m->edge[i] = num_of(m->attr[i]);
   for (int64_t i = 0; m->matrix && i < m->parts * m->width; i++) {
-    dfgnn_ref_product p =
-        dfgnn__ref_product(m->matrix + i * m->fields, m->attr, m->fields);
+    number p = num_dot(m->matrix + i * m->fields, m->attr, m->fields, 0);
     double offset = m->offset ? m->offset[i] : 0, sum = p.value + offset;
-    m->edge[i] = num(sum, p.variance + square(offset) + square(sum));
+    m->edge[i] = num(sum, p.fixed + square(offset) + square(sum));
   }
 }
 
@@ -110,29 +109,28 @@ static void load_edge(dfgnn_ref_message *m, int64_t edge) {
  * rounded.  If e is a product, itself rounded, a sum near 0 may have the other
  * sign. */
 static void rectify(dfgnn_ref_message *m, int64_t i) {
-  dfgnn_ref_number e = m->edge[i];
-  dfgnn_ref_number sum = num_round(num_add(num_of(m->value[i]), e), 1);
-  int either = e.variance > 0 &&
-               fabs(sum.value) <= DFGNN_BOUND * m->unit * sqrt(sum.variance);
+  number e = m->edge[i];
+  number sum = num_round(num_add(num_of(m->value[i]), e), 1);
+  int either =
+      e.fixed > 0 && fabs(sum.value) <= DFGNN_BOUND * m->unit * sqrt(sum.fixed);
   int on = !(sum.value <= 0);
-  dfgnn_ref_number step =
+  number step =
       num(on, either ? square(DFGNN_REF_FLIP / (DFGNN_BOUND * m->unit)) : 0);
-  m->message[i] = num(on ? sum.value : 0, on || either ? sum.variance : 0);
+  m->message[i] = num(on ? sum.value : 0, on || either ? sum.fixed : 0);
   m->by_value[i] = m->by_edge[i] = step;
 }
 
 /* sigma(a_i + b_j + e) (x_j + e').  The exponential errs by 4 units, beside
  * the errors of its argument, which kernels may have scaled. */
 static void gate(dfgnn_ref_message *m, int64_t i) {
-  dfgnn_ref_number x = num_round(
-      num_add(num_of(m->value[i]), m->edge[m->width + i]), m->parts > 1);
-  dfgnn_ref_number nodes =
-      num_round(num_of(m->gate_dst[i] + m->gate_src[i]), 1);
-  dfgnn_ref_number z = num_round(num_add(nodes, m->edge[i]), 4);
+  number x = num_round(num_add(num_of(m->value[i]), m->edge[m->width + i]),
+                       m->parts > 1);
+  number nodes = num_round(num_of(m->gate_dst[i] + m->gate_src[i]), 1);
+  number z = num_round(num_add(nodes, m->edge[i]), 4);
   double off = 1 / (1 + exp(z.value)), on = 1 / (1 + exp(-z.value));
   double slope = on * off;
-  dfgnn_ref_number s = num_round(num_map(num_err(z, square(4)), on, slope), 4);
-  dfgnn_ref_number ds = num_round(num_map(s, slope, off - on), 4);
+  number s = num_round(num_map(num_err(z, square(4)), on, slope), 4);
+  number ds = num_round(num_map(s, slope, off - on), 4);
   m->message[i] = num_round(num_mul(s, x), 1);
   m->by_value[i] = s;
   m->by_edge[i] = num_mul(ds, x);

@@ -4,8 +4,6 @@
 #include "kernels/common/accuracy.h"
 #include "kernels/reference/sums.h"
 
-typedef dfgnn_ref_number number;
-
 /* The least or the largest message of a row. */
 typedef struct extreme {
   number best;
@@ -60,7 +58,7 @@ static void find_extreme(extreme *e, number x, int64_t k, int sign) {
 /* May rounding make another message x the extreme? */
 static void doubt(extreme *e, const statistics *s, number x, int64_t k) {
   double reach =
-      DFGNN_BOUND * s->m.unit * (sqrt(x.variance) + sqrt(e->best.variance));
+      DFGNN_BOUND * s->m.unit * (sqrt(x.fixed) + sqrt(e->best.fixed));
   if (k != e->edge && reach > 0 && fabs(x.value - e->best.value) <= reach)
     e->unsure = 1;
 }
@@ -75,8 +73,8 @@ static void look(statistics *s, int64_t k, double share, double repeats) {
         num_repeat(num_round(num_scale(x, share), SHARE_VARIANCE), repeats);
     find_extreme(&s->of[i].low, x, k, 1);
     find_extreme(&s->of[i].high, x, k, -1);
-    if (x.variance > s->of[i].error)
-      s->of[i].error = x.variance;
+    if (x.fixed > s->of[i].error)
+      s->of[i].error = x.fixed;
   }
   dfgnn__ref_sum_add_each(&s->sum, k, s->terms);
 }
@@ -123,9 +121,7 @@ static void find(statistics *s, int64_t row) {
 
 /* ---- results ------------------------------------------------------------- */
 
-typedef dfgnn_ref_part part;
-
-static double all_of(const statistics *s, const part *p) {
+static double all_of(const statistics *s, const number *p) {
   return p->fixed + (double)s->degree * p->summed;
 }
 
@@ -134,19 +130,19 @@ static double all_of(const statistics *s, const part *p) {
  * A message's own error counts by twice its difference. */
 #define SHIFTED_TERMS 6
 
-static part variance_of(const statistics *s, int64_t i) {
+static number variance_of(const statistics *s, int64_t i) {
   const statistic *of = &s->of[i];
   double size = of->variance + of->farthest, error = of->error;
-  return part_of(of->variance,
-                 square(SHIFTED_TERMS * size) + 4 * of->farthest * error +
-                     square(s->m.unit * error),
-                 s->repeats * square(size));
+  return (number){of->variance,
+                  square(SHIFTED_TERMS * size) + 4 * of->farthest * error +
+                      square(s->m.unit * error),
+                  s->repeats * square(size), 0};
 }
 
 /* Kernels that find variances, too, add a shift and the mean of the differences
  * from it, whose sums may be as large as the farthest message makes them. */
-static part mean_of(const statistics *s, int64_t i) {
-  part mean = dfgnn__ref_sum_part(&s->sum, i, s->repeats);
+static number mean_of(const statistics *s, int64_t i) {
+  number mean = dfgnn__ref_sum_number(&s->sum, i, s->repeats);
   mean.fixed += 4 * s->of[i].farthest;
   mean.summed += s->of[i].farthest;
   return mean;
@@ -157,30 +153,28 @@ static double root(double variance) {
 }
 
 /* May rounding put a kernel's variance on the other side of the least? */
-static int near_least(const statistics *s, const part *v) {
+static int near_least(const statistics *s, const number *v) {
   return fabs(v->value - DFGNN_REF_LEAST_VARIANCE) <=
          DFGNN_BOUND * s->m.unit * sqrt(all_of(s, v));
 }
 
-static part deviation_of(const statistics *s, int64_t i) {
-  part v = variance_of(s, i);
+static number deviation_of(const statistics *s, int64_t i) {
+  number v = variance_of(s, i);
   double std = root(v.value), slope = 1 / (4 * v.value);
   if (near_least(s, &v)) /* 0 is right, and so is the root of the variance */
-    return part_of(std,
-                   2 * DFGNN_REF_LEAST_VARIANCE /
-                           square(DFGNN_BOUND * s->m.unit) +
-                       2 * all_of(s, &v) / DFGNN_REF_LEAST_VARIANCE,
-                   0);
+    return num(std,
+               2 * DFGNN_REF_LEAST_VARIANCE / square(DFGNN_BOUND * s->m.unit) +
+                   2 * all_of(s, &v) / DFGNN_REF_LEAST_VARIANCE);
   if (std == 0)
-    return part_of(std, 0, 0);
-  return part_of(std, slope * v.fixed + 4 * v.value, slope * v.summed);
+    return num_of(std);
+  return (number){std, slope * v.fixed + 4 * v.value, slope * v.summed, 0};
 }
 
 static void put_extreme(const dfgnn_ref_result *to, const dfgnn_ref_result *arg,
                         const statistics *s, int64_t i, const extreme *e) {
   double degree = square((double)s->degree); /* any edge may be right */
-  dfgnn__ref_put(arg, i, part_of((double)e->edge, e->unsure * degree, 0));
-  dfgnn__ref_put(to, i, part_of(e->best.value, s->of[i].error, 0));
+  dfgnn__ref_put(arg, i, num((double)e->edge, e->unsure * degree));
+  dfgnn__ref_put(to, i, num(e->best.value, s->of[i].error));
 }
 
 static void put_row(void *thread, int64_t r, int64_t row) {
@@ -220,7 +214,7 @@ static void know_row(void *thread, int64_t r, int64_t row) {
     return;
   find(s, row);
   for (int64_t i = 0; i < s->m.width; i++) {
-    part mean = mean_of(s, i), variance = variance_of(s, i);
+    number mean = mean_of(s, i), variance = variance_of(s, i);
     double v = variance.value;
     to[i] = mean.value;
     to[s->m.width + i] = c->problem->op == DFGNN_OP_REDUCE_STD ? root(v) : v;

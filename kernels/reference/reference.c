@@ -81,14 +81,13 @@ void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
 /* ---- results with the sensitivities of their bounds -----------------------
  */
 
-void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i,
-                    dfgnn_ref_part part) {
+void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, number x) {
   if (!to->value)
     return;
-  to->value[i] = part.value;
+  to->value[i] = x.value;
   if (to->fixed) {
-    to->fixed[i] = (float)sqrt(part.fixed);
-    to->summed[i] = (float)sqrt(part.summed);
+    to->fixed[i] = (float)sqrt(x.fixed);
+    to->summed[i] = (float)sqrt(x.summed);
   }
 }
 
@@ -186,7 +185,7 @@ static double *cell_of(const dfgnn_ref_sum *sum, int64_t k) {
 }
 
 void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
-                        int64_t k, dfgnn_ref_number factor, const double *x) {
+                        int64_t k, number factor, const double *x) {
   double *restrict value = sum->value + at, *restrict size = sum->size + at;
   double *restrict spread = sum->spread + at, *restrict cell = cell_of(sum, k);
   if (!sum->bounds) {
@@ -198,7 +197,7 @@ void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
     double term = factor.value * x[d];
     value[d] += term;
     size[d] += fabs(term);
-    spread[d] += factor.variance * x[d] * x[d];
+    spread[d] += factor.fixed * x[d] * x[d];
   }
   for (int64_t d = 0; cell && d < count; d++)
     cell[at + d] += factor.value * x[d];
@@ -216,13 +215,13 @@ void dfgnn__ref_sum_settle(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
 }
 
 void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
-                             const dfgnn_ref_number *terms) {
+                             const number *terms) {
   double *cell = cell_of(sum, k);
   for (int64_t d = 0; d < sum->width; d++) {
     sum->value[d] += terms[d].value;
     if (sum->bounds) {
       sum->size[d] += fabs(terms[d].value);
-      sum->spread[d] += terms[d].variance;
+      sum->spread[d] += terms[d].fixed;
     }
   }
   for (int64_t d = 0; cell && d < sum->width; d++)
@@ -247,31 +246,30 @@ static double summed(const dfgnn_ref_sum *sum, int64_t d, double repeats) {
   return repeats * partial_sums(sum->value[d], all);
 }
 
-dfgnn_ref_part dfgnn__ref_sum_part(const dfgnn_ref_sum *sum, int64_t d,
-                                   double repeats) {
+number dfgnn__ref_sum_number(const dfgnn_ref_sum *sum, int64_t d,
+                             double repeats) {
   if (!sum->bounds)
-    return (dfgnn_ref_part){sum->value[d], 0, 0, 0};
-  return (dfgnn_ref_part){sum->value[d], square(sum->size[d]) + sum->spread[d],
-                          summed(sum, d, repeats), sum->shared[d]};
+    return (number){sum->value[d], 0, 0, 0};
+  return (number){sum->value[d], square(sum->size[d]) + sum->spread[d],
+                  summed(sum, d, repeats), sum->shared[d]};
 }
 
 void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
                         double repeats) {
   for (int64_t d = 0; d < sum->width; d++)
-    dfgnn__ref_put(to, d, dfgnn__ref_sum_part(sum, d, repeats));
+    dfgnn__ref_put(to, d, dfgnn__ref_sum_number(sum, d, repeats));
 }
 
-dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
-                                     int64_t count) {
-  dfgnn_ref_product p = {0};
+number num_dot(const double *a, const double *b, int64_t count, double n) {
+  double value = 0, size = 0, squares = 0;
   for (int64_t d = 0; d < count; d++) {
     double term = a[d] * b[d];
-    p.value += term;
-    p.size += fabs(term);
-    p.square += term * term;
+    value += term;
+    size += fabs(term);
+    squares += term * term;
   }
-  p.variance = (double)count * partial_sums(p.value, p.size) + p.square;
-  return p;
+  return num(value,
+             (double)count * partial_sums(value, size) + squares + n * squares);
 }
 
 /* ---- calls and walks ----------------------------------------------------- */

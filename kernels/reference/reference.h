@@ -74,13 +74,14 @@ typedef struct dfgnn_ref_result {
 dfgnn_ref_result dfgnn__ref_result(const dfgnn_expected *expected,
                                    size_t member, int64_t at);
 
-/* A result, the squares of its sensitivities, and that to an error which all
- * edges of a row share (of attention's delta), up to its sign. */
-typedef struct dfgnn_ref_part {
+/* A value, the squares of its sensitivities (see number.h), and that to an
+ * error which all edges of a row share (of attention's delta), up to its sign.
+ */
+typedef struct dfgnn_ref_number {
   double value, fixed, summed, shared;
-} dfgnn_ref_part;
+} dfgnn_ref_number;
 
-void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, dfgnn_ref_part part);
+void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, dfgnn_ref_number x);
 
 /* The edges of a row, or of a column of a transposed matrix. */
 typedef struct dfgnn_ref_edges {
@@ -96,11 +97,6 @@ dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
                                  int32_t *order, int bounds);
 /* How often the index of edge k stands there. */
 double dfgnn__ref_repeats(const dfgnn_ref_edges *edges, int64_t k);
-/* A value and the variance of a kernel's result for it, and its sensitivity to
- * the error that a row shares: see number.h. */
-typedef struct dfgnn_ref_number {
-  double value, variance, shared;
-} dfgnn_ref_number;
 
 /* `width` sums over the terms of a row, and the numbers for their bounds. */
 typedef struct dfgnn_ref_sum {
@@ -131,23 +127,12 @@ void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
  * following: the row that shares it has ended. */
 void dfgnn__ref_sum_settle(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
                            double variance);
-/* Sum d with the two parts of its bound. */
-dfgnn_ref_part dfgnn__ref_sum_part(const dfgnn_ref_sum *sum, int64_t d,
-                                   double repeats);
+/* Sum d. */
+dfgnn_ref_number dfgnn__ref_sum_number(const dfgnn_ref_sum *sum, int64_t d,
+                                       double repeats);
 /* Puts all numbers of a sum. */
 void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
                         double repeats);
-
-/* A product of two vectors. */
-typedef struct dfgnn_ref_product {
-  double value;
-  double size;     /* the sum of the magnitudes */
-  double square;   /* the sum of the squares */
-  double variance; /* of the sum, in any order */
-} dfgnn_ref_product;
-
-dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
-                                     int64_t count);
 
 /* ---- calls and walks ----------------------------------------------------- */
 

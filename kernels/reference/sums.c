@@ -19,8 +19,8 @@ typedef struct walk {
   dfgnn_ref_thread of;
   dfgnn_ref_message m;
   dfgnn_ref_row_grads row; /* of the destination */
-  dfgnn_ref_number *grad;  /* [width] the gradient of an edge's message */
-  dfgnn_ref_number *terms; /* [parts][width] of an edge */
+  number *grad;            /* [width] the gradient of an edge's message */
+  number *terms;           /* [parts][width] of an edge */
   dfgnn_ref_sum value, gate;
 } walk;
 
@@ -96,9 +96,8 @@ static void grade_edge(walk *w, int64_t row, int64_t column, int64_t edge) {
 }
 
 /* Computes the terms g x of part `part`; g is the gradient of the message. */
-static void make_terms(walk *w, int part, const dfgnn_ref_number *x,
-                       double repeats) {
-  dfgnn_ref_number *terms = w->terms + part * w->m.width;
+static void make_terms(walk *w, int part, const number *x, double repeats) {
+  number *terms = w->terms + part * w->m.width;
   for (int64_t i = 0; i < w->m.width; i++)
     terms[i] = num_repeat(num_mul(x[i], w->grad[i]), repeats);
 }
@@ -109,7 +108,7 @@ static void add_totals(walk *w, int64_t edge) {
   const dfgnn_ref_sum *total = &w->of.totals.sum[0];
   int64_t fields = w->m.fields;
   for (int64_t i = 0; i < w->m.parts * w->m.width; i++) {
-    dfgnn_ref_number term = num_round(w->terms[i], 1);
+    number term = num_round(w->terms[i], 1);
     int64_t at = i * (fields + 1);
     dfgnn__ref_sum_add(total, at, fields, edge, term, w->m.attr);
     sum_add_one(total, at + fields, edge, term);
@@ -127,11 +126,11 @@ static void put_projected(const walk *w, int64_t k,
       value += term;
       size += fabs(term);
       squares += square(term);
-      spread += square(x) * w->terms[i].variance;
+      spread += square(x) * w->terms[i].fixed;
     }
-    /* the variance of a product, as in dfgnn__ref_product */
+    /* the variance of a product, as in num_dot */
     double order = (double)width * (size + fabs(value)) / 2 * size + squares;
-    num_put(attr, k * fields + f, num(value, order + spread));
+    dfgnn__ref_put(attr, k * fields + f, num(value, order + spread));
   }
 }
 
@@ -139,7 +138,7 @@ static void put_attr(const walk *w, int64_t k, const dfgnn_ref_result *attr) {
   if (w->m.matrix)
     put_projected(w, k, attr);
   for (int64_t i = 0; !w->m.matrix && i < w->m.width; i++)
-    num_put(attr, k * w->m.width + i, w->terms[i]);
+    dfgnn__ref_put(attr, k * w->m.width + i, w->terms[i]);
 }
 
 static void put_totals(const dfgnn_ref_call *c) {
@@ -152,7 +151,7 @@ static void put_totals(const dfgnn_ref_call *c) {
     int64_t i = at / (fields + 1), f = at % (fields + 1);
     dfgnn__ref_put(f < fields ? &matrix : &offset,
                    f < fields ? i * fields + f : i,
-                   dfgnn__ref_sum_part(total, at, repeats));
+                   dfgnn__ref_sum_number(total, at, repeats));
   }
 }
 
@@ -231,10 +230,9 @@ static void weigh(void *thread, int64_t r, int64_t row) {
     double f = scale(c, row, e.indices[k]);
     dfgnn__ref_message_edge(&w->m, e.indices[k], e.begin + k);
     for (int64_t h = 0; h < heads; h++) {
-      dfgnn_ref_product p =
-          dfgnn__ref_product(w->m.value + h * dim, w->row.out + h * dim, dim);
-      dfgnn_ref_number x = num_round(num(p.value, p.variance), FACTOR_VARIANCE);
-      num_put(&weight, k * heads + h, num_scale(x, f));
+      number p = num_dot(w->m.value + h * dim, w->row.out + h * dim, dim, 0);
+      dfgnn__ref_put(&weight, k * heads + h,
+                     num_scale(num_round(p, FACTOR_VARIANCE), f));
     }
   }
 }
