@@ -269,7 +269,7 @@ number num_dot(const double *a, const double *b, int64_t count, double n) {
     squares += term * term;
   }
   return num(value,
-             (double)count * partial_sums(value, size) + squares + n * squares);
+             (double)count * partial_sums(value, size) + (1 + n) * squares);
 }
 
 /* ---- calls and walks ----------------------------------------------------- */
