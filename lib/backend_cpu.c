@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/common/host_view.h"
@@ -170,11 +169,7 @@ static dfgnn_status build_view(dfgnn_device *device, dfgnn_view *view,
   return dfgnn__view_build(view, matrix);
 }
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+static double now_ms(void) { return 1e3 * dfgnn__seconds(); }
 
 static dfgnn_status flush_cache(dfgnn_device *device) {
   if (!device->flush) {

@@ -1,7 +1,6 @@
 /* backend_cuda_time.c - how long a call takes on a GPU */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "lib/backend_cuda.h"
 #include "lib/base/error.h"
@@ -19,11 +18,7 @@ static const double IDLE_MS = 200;      /* idle time in which clocks fall */
 static const double PREHEAT_MS = 40;
 static const double UTILISATION_MS = 1000; /* over which NVML averages */
 
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+static double now_ms(void) { return 1e3 * dfgnn__seconds(); }
 
 static dfgnn_status make_flush_buffer(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;

@@ -7,24 +7,14 @@
 #include "lib/handle.h"
 
 static dfgnn_status check_coo(const dfgnn_coo *coo) {
-  const int64_t extents[] = {coo->destinations, coo->sources, coo->edges};
-  static const char *const names[] = {"destinations", "sources", "edges"};
-  for (int i = 0; i < 3; i++)
-    if (extents[i] < 0 || (i < 2 && extents[i] > INT32_MAX))
-      return dfgnn__fail(DFGNN_ERROR_INVALID, "coo.%s is %lld, expected 0..%s",
-                         names[i], (long long)extents[i],
-                         i < 2 ? "2147483647" : "2^63 - 1");
+  DFGNN_TRY(dfgnn__check_sizes("coo", coo->destinations, coo->sources,
+                               coo->edges, coo->graphs, coo->graph_ptr));
   if (coo->edges && (!coo->destination || !coo->source))
     return dfgnn__fail(
         DFGNN_ERROR_INVALID, "coo.%s is NULL, but coo.edges is %lld",
         coo->destination ? "source" : "destination", (long long)coo->edges);
-  DFGNN_TRY(dfgnn__check_range("coo.index_type", coo->index_type, 0,
-                               DFGNN_INDEX_I64));
-  if (coo->graphs < 0 || (coo->graph_ptr && !coo->graphs))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "coo.graphs is %lld, expected > 0 with a graph_ptr",
-                       (long long)coo->graphs);
-  return DFGNN_OK;
+  return dfgnn__check_range("coo.index_type", coo->index_type, 0,
+                            DFGNN_INDEX_I64);
 }
 
 static void drop(dfgnn_context *ctx, const dfgnn_sorted_edges *sorted) {

@@ -9,26 +9,36 @@
 #include "lib/base/error.h"
 #include "lib/handle.h"
 
-static dfgnn_status check_csr(const dfgnn_csr *csr) {
-  const int64_t extents[] = {csr->destinations, csr->sources, csr->edges};
+dfgnn_status dfgnn__check_sizes(const char *what, int64_t destinations,
+                                int64_t sources, int64_t edges, int64_t graphs,
+                                const int64_t *graph_ptr) {
+  const int64_t extents[] = {destinations, sources, edges};
   static const char *const names[] = {"destinations", "sources", "edges"};
   for (int i = 0; i < 3; i++)
     if (extents[i] < 0 || (i < 2 && extents[i] > INT32_MAX))
-      return dfgnn__fail(DFGNN_ERROR_INVALID, "csr.%s is %lld, expected 0..%s",
-                         names[i], (long long)extents[i],
+      return dfgnn__fail(DFGNN_ERROR_INVALID, "%s.%s is %lld, expected 0..%s",
+                         what, names[i], (long long)extents[i],
                          i < 2 ? "2147483647" : "2^63 - 1");
+  if (graphs < 0 || (graph_ptr && !graphs))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s.graphs is %lld, expected > 0 with a graph_ptr", what,
+                       (long long)graphs);
+  return DFGNN_OK;
+}
+
+static dfgnn_status check_csr(const dfgnn_csr *csr) {
+  DFGNN_TRY(dfgnn__check_sizes("csr", csr->destinations, csr->sources,
+                               csr->edges, csr->graphs, csr->graph_ptr));
   if (!csr->offsets)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "csr.offsets is NULL");
   if (!csr->indices && csr->edges)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.indices is NULL, but csr.edges is %lld",
                        (long long)csr->edges);
-  dfgnn_status status;
-  if ((status = dfgnn__check_range("csr.offset_type", csr->offset_type, 0,
-                                   DFGNN_INDEX_I64)) ||
-      (status = dfgnn__check_range("csr.index_type", csr->index_type, 0,
-                                   DFGNN_INDEX_I64)))
-    return status;
+  DFGNN_TRY(dfgnn__check_range("csr.offset_type", csr->offset_type, 0,
+                               DFGNN_INDEX_I64));
+  DFGNN_TRY(dfgnn__check_range("csr.index_type", csr->index_type, 0,
+                               DFGNN_INDEX_I64));
   if (csr->offset_type == DFGNN_INDEX_I32 && csr->edges > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.edges is %lld, which needs 64-bit offsets",
@@ -44,10 +54,6 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
                        !csr->trusted          ? "csr.trusted"
                        : !csr->column_offsets ? "csr.column_offsets"
                                               : "32-bit indices");
-  if (csr->graphs < 0 || (csr->graph_ptr && !csr->graphs))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "csr.graphs is %lld, expected > 0 with a graph_ptr",
-                       (long long)csr->graphs);
   return DFGNN_OK;
 }
 

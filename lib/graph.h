@@ -57,6 +57,11 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_csr *csr, void *stream,
                                const dfgnn_sorted_edges *sorted);
 
+/* Checks how many nodes, edges and graphs of a batch a graph is to have; what:
+ * "csr", for messages. */
+dfgnn_status dfgnn__check_sizes(const char *what, int64_t destinations,
+                                int64_t sources, int64_t edges, int64_t graphs,
+                                const int64_t *graph_ptr);
 /* A graph with its locks and names, and nothing else yet.  If it fails *graph
  * is NULL or is to be destroyed. */
 dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,

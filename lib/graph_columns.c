@@ -5,16 +5,12 @@
 #include "lib/base/error.h"
 #include "lib/graph.h"
 
-static int64_t number_at(const void *array, int wide, int64_t k) {
-  return wide ? ((const int64_t *)array)[k] : ((const int32_t *)array)[k];
-}
-
 /* Checks that the edges of column j are edges of the matrix with index j, in
  * rising order.  Since the columns have E edges together, none is missing. */
 static dfgnn_status check_column(const dfgnn_matrix *m, const dfgnn_view *view,
                                  int64_t j) {
-  const int64_t begin = number_at(view->array[0], m->offsets64, j);
-  const int64_t end = number_at(view->array[0], m->offsets64, j + 1);
+  const int64_t begin = dfgnn__index_at(view->array[0], m->offsets64, j);
+  const int64_t end = dfgnn__index_at(view->array[0], m->offsets64, j + 1);
   const int32_t *rows = view->array[1];
   int64_t last = -1;
   if (begin < 0 || end < begin || end > m->edges)
@@ -22,7 +18,7 @@ static dfgnn_status check_column(const dfgnn_matrix *m, const dfgnn_view *view,
                        "column_offsets go from %lld to %lld at column %lld",
                        (long long)begin, (long long)end, (long long)j);
   for (int64_t k = begin; k < end; k++) {
-    const int64_t e = number_at(view->array[2], m->offsets64, k);
+    const int64_t e = dfgnn__index_at(view->array[2], m->offsets64, k);
     const int64_t i = rows[k];
     const int there = e > last && e < m->edges && m->indices[e] == j;
     if (!there || i < 0 || i >= m->destinations || dfgnn__offset_at(m, i) > e ||
@@ -39,8 +35,9 @@ static dfgnn_status check_column(const dfgnn_matrix *m, const dfgnn_view *view,
 
 static dfgnn_status check_columns(const dfgnn_matrix *m,
                                   const dfgnn_view *view) {
-  const int64_t first = number_at(view->array[0], m->offsets64, 0);
-  const int64_t last = number_at(view->array[0], m->offsets64, m->sources);
+  const int64_t first = dfgnn__index_at(view->array[0], m->offsets64, 0);
+  const int64_t last =
+      dfgnn__index_at(view->array[0], m->offsets64, m->sources);
   dfgnn_status status = DFGNN_OK;
   if (first != 0 || last != m->edges)
     return dfgnn__fail(

@@ -26,16 +26,6 @@ typedef struct filling {
 
 #define FOR_EACH_TYPE static inline __attribute__((always_inline))
 
-FOR_EACH_TYPE double number(dfgnn_dtype type, const void *array, int64_t k) {
-  if (type == DFGNN_F64)
-    return ((const double *)array)[k];
-  if (type == DFGNN_F32)
-    return ((const float *)array)[k];
-  const uint16_t bits = ((const uint16_t *)array)[k];
-  return type == DFGNN_F16 ? dfgnn__f16_to_float(bits)
-                           : dfgnn__bf16_to_float(bits);
-}
-
 FOR_EACH_TYPE void put(dfgnn_dtype type, void *array, int64_t k, double x) {
   if (type == DFGNN_F64)
     ((double *)array)[k] = x;
@@ -70,7 +60,7 @@ FOR_EACH_TYPE void fill_row(const filling *f, dfgnn_dtype type, int64_t begin,
       const int64_t from = order_at(f, e) * f->width + first,
                     to = e * f->width + first;
       for (int64_t k = 0; k < count; k++) {
-        const double x = number(type, f->from, from + k);
+        const double x = dfgnn__number_at(type, f->from, from + k);
         put(type, f->to, to + k, x);
         sum[k] += x;
       }
@@ -88,9 +78,9 @@ FOR_EACH_TYPE void spread_row(const filling *f, dfgnn_dtype type, int64_t begin,
   for (int64_t e = begin; e < end; e++) {
     const int64_t from = e * f->width, to = order_at(f, e) * f->width;
     for (int64_t k = 0; k < f->width; k++) {
-      double x = number(type, f->from, from + k);
+      double x = dfgnn__number_at(type, f->from, from + k);
       if (loop)
-        x += each * number(type, f->from, of_loop + k);
+        x += each * dfgnn__number_at(type, f->from, of_loop + k);
       put(type, f->to, to + k, x);
     }
   }

@@ -51,6 +51,10 @@ void dfgnn__plan_give_up(dfgnn_plan *plan);
 
 /* ---- plan_choose.c, plan_create.c, plan_compile.c ------------------------ */
 
+/* Completes a problem for a context; there is an operator for it. */
+dfgnn_status dfgnn__problem_in(dfgnn_problem *complete,
+                               const dfgnn_context *ctx,
+                               const dfgnn_problem *problem);
 /* Chooses the variant that a plan gets.  avoided says by variant index which
  * ones are passed over beside those that are broken; NULL: none. */
 dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,

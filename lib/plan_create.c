@@ -22,17 +22,23 @@ static void count_source(dfgnn_context *ctx, dfgnn_source source) {
     atomic_fetch_add(counters[source], 1);
 }
 
-static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
-                             const dfgnn_problem *given) {
+dfgnn_status dfgnn__problem_in(dfgnn_problem *problem, const dfgnn_context *ctx,
+                               const dfgnn_problem *given) {
   DFGNN_TRY(dfgnn__problem_complete(problem, given));
-  if (problem->effort == DFGNN_EFFORT_DEFAULT)
-    problem->effort = ctx->effort;
   if (ctx->force_deterministic >= 0)
     problem->deterministic = !!ctx->force_deterministic;
   if (!dfgnn__operator(problem->op, problem->pass))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
                        dfgnn_name(DFGNN_NAMES_OP, problem->op),
                        dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
+  return DFGNN_OK;
+}
+
+static dfgnn_status complete(dfgnn_problem *problem, const dfgnn_context *ctx,
+                             const dfgnn_problem *given) {
+  DFGNN_TRY(dfgnn__problem_in(problem, ctx, given));
+  if (problem->effort == DFGNN_EFFORT_DEFAULT)
+    problem->effort = ctx->effort;
   return DFGNN_OK;
 }
 

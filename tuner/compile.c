@@ -130,19 +130,11 @@ struct dfgnn_tune_kernels {
 dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
                                   const dfgnn_graph *graph,
                                   const dfgnn_problem *problem) {
-  const dfgnn_context *ctx = graph->ctx;
   if (graph->matrix.refilled)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "a refilled graph has no edges of its own to measure: "
                        "tune a graph of the same size");
-  DFGNN_TRY(dfgnn__problem_complete(complete, problem));
-  if (ctx->force_deterministic >= 0)
-    complete->deterministic = !!ctx->force_deterministic;
-  if (!dfgnn__operator(complete->op, complete->pass))
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                       dfgnn_name(DFGNN_NAMES_OP, complete->op),
-                       dfgnn_name(DFGNN_NAMES_PASS, complete->pass));
-  return DFGNN_OK;
+  return dfgnn__problem_in(complete, graph->ctx, problem);
 }
 
 dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,

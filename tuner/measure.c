@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "tuner/measure.h"
 
@@ -28,12 +27,6 @@ static dfgnn_sampled reject(const dfgnn_subject *s, dfgnn_trial *trial,
       s->ctx->backend->synchronize(s->ctx->device, NULL))
     return DFGNN_SAMPLED_LOST;
   return DFGNN_SAMPLED_FAILED;
-}
-
-double dfgnn__seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static dfgnn_status time_roughly(const dfgnn_subject *s,

@@ -18,9 +18,6 @@ typedef struct dfgnn_subject {
   int repeats;      /* of a sample, as backend->time() takes them */
 } dfgnn_subject;
 
-/* Seconds of a clock that never goes back. */
-double dfgnn__seconds(void);
-
 /* Makes the trial's plan and compares it with the reference; rough_ms is one
  * time if that took long, else 0.  A trial that fails has its status and reason
  * set, and no plan. */

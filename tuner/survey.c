@@ -172,11 +172,6 @@ static int more_rounds(survey *s, int rounds, int brief) {
   return 1;
 }
 
-static int by_double(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* The time of the last one that is confirmed. */
 static double final_limit(const survey *s) {
   double *ms = malloc((s->count + 1) * sizeof *ms);
@@ -186,7 +181,7 @@ static double final_limit(const survey *s) {
   }
   for (size_t k = 0; k < s->count; k++)
     ms[k] = s->result[s->set[k]].ms;
-  qsort(ms, s->count, sizeof *ms, by_double);
+  dfgnn__sort_doubles(ms, s->count);
   const double limit = ms[DFGNN_SURVEY_FINALISTS - 1];
   free(ms);
   return limit;

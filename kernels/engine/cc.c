@@ -17,12 +17,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/engine/cache.h"
 #include "kernels/engine/kernel_file.h"
 #include "lib/base/error.h"
+#include "lib/base/load.h"
 
 extern char **environ;
 
@@ -96,12 +96,6 @@ static void make_keys(dfgnn_keys_of *keys, const char *text,
 
 /* ---- running it ---------------------------------------------------------- */
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Waits for a compiler until `end`; 1 and its status if it has ended. */
 static int wait_until(int *status, pid_t child, double end,
                       const atomic_int *stop) {
@@ -114,7 +108,7 @@ static int wait_until(int *status, pid_t child, double end,
       *status = -1; /* the process has children waited for elsewhere */
       return 1;
     }
-    if (now() >= end || (stop && atomic_load(stop)))
+    if (dfgnn__seconds() >= end || (stop && atomic_load(stop)))
       return 0;
     (void)poll(NULL, 0, MS);
   }
@@ -124,7 +118,7 @@ static int wait_until(int *status, pid_t child, double end,
 static void end_compiler(pid_t child) {
   int status;
   (void)kill(-child, SIGTERM);
-  if (wait_until(&status, child, now() + GRACE_S, NULL))
+  if (wait_until(&status, child, dfgnn__seconds() + GRACE_S, NULL))
     return;
   (void)kill(-child, SIGKILL);
   while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -189,7 +183,7 @@ static dfgnn_status run_compiler(const char *path, char *const *arguments,
   if (error)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s: %s", path,
                        strerror(error));
-  if (!wait_until(&status, child, now() + MOST_S, stop)) {
+  if (!wait_until(&status, child, dfgnn__seconds() + MOST_S, stop)) {
     end_compiler(child);
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s takes longer than %d s",
                        path, MOST_S);

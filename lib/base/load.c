@@ -61,8 +61,10 @@ static double seconds_of(clockid_t clock) {
                                   : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double dfgnn__seconds(void) { return seconds_of(CLOCK_MONOTONIC); }
+
 dfgnn_load dfgnn__load_unknown(void) {
-  return (dfgnn_load){.at = seconds_of(CLOCK_MONOTONIC),
+  return (dfgnn_load){.at = dfgnn__seconds(),
                       .cores = DFGNN_UNKNOWN,
                       .limit = INFINITY,
                       .average = DFGNN_UNKNOWN,

@@ -13,7 +13,7 @@
 /* One reading.  Seconds are sums over the processors that this process may use,
  * counted from some moment. */
 typedef struct dfgnn_load {
-  double at;        /* seconds of a clock that never goes back */
+  double at;        /* dfgnn__seconds() */
   double cores;     /* processors that this process may use; a GPU: 1 */
   double limit;     /* of them, by the control group; infinity: all */
   double average;   /* threads that ran or waited, mean of the last minute */
@@ -30,6 +30,8 @@ typedef struct dfgnn_load {
   double slowed;       /* 1: heat or a power brake holds the clock down */
 } dfgnn_load;
 
+/* Seconds of a clock that never goes back. */
+double dfgnn__seconds(void);
 /* A reading in which nothing is known but the time. */
 dfgnn_load dfgnn__load_unknown(void);
 
