@@ -270,7 +270,7 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     of the layer's own methods, and keeps these where they differ.
 
     guard=True times the kernels and the library's own path of each layer in
-    turns in its first steps, 11 to 21 with gradients and as many without, and
+    turns in its first steps, 10 to 21 with gradients and as many without, and
     gives a layer its own class back if that is faster by more than 2 %.  Each
     step is a real one by one path; paths differ by rounding, and in the random
     numbers of attention's dropout.  Kernels run in deterministic algorithms,

@@ -1,7 +1,7 @@
 """Which is faster for an accelerated layer: the kernels, or its library's path.
 
-The first steps of a layer take both in turns, a few steps each, since neither
-finds memory as the other left it.  Each is a real step, and is timed from the
+The first steps of a layer take both in turns, kernels first, a few steps each,
+since neither finds memory as the other left it.  Each is a real step, and is timed from the
 layer's input to its output and from the gradient of its output to those of its
 inputs and parameters.  Kernels that lose while better ones are compiled in the
 background, in one step clearly or in all, race again after it; the own path
@@ -32,6 +32,7 @@ from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
 LEAST, MOST = 3, 6  # timed steps of each path
+FEW, FAR = 2, 2.  # so few decide for kernels that are so many times as fast
 RUN = 4  # steps of a path in a row; the first of them finds memory, untimed
 MOST_STEPS = WARM + 2 * RUN * (MOST // (RUN - 1) + 1)  # until one is chosen
 MOST_CALLS = 64  # of a layer in a step
@@ -263,7 +264,8 @@ class _Sample:
 def _enough(ratios):
     """Whether ratios of times, side by side, tell which path is faster."""
     return len(ratios) >= MOST or len(ratios) >= LEAST and (
-        min(ratios) > CLEAR or max(ratios) < 1 / CLEAR)
+        min(ratios) > CLEAR or max(ratios) < 1 / CLEAR) or \
+        len(ratios) >= FEW and max(ratios) < 1 / FAR
 
 
 def _accumulator(leaf):
@@ -306,7 +308,7 @@ class Race:
                 return self.open
             self._begin_anew()
         turn, place = divmod(self.steps - WARM, RUN)
-        path = OWN if turn >= 0 and turn % 2 == 0 else KERNELS
+        path = OWN if turn >= 0 and turn % 2 else KERNELS
         timed = turn >= 0 and place > 0
         self.steps += 1
         self.open = _Sample(path, tensors, timed)
@@ -499,13 +501,13 @@ class Guard:
         if race is None:
             race = self.races[recorded] = Race(self.words)
         sample = race.sample(tensors)
-        if race.steps == WARM + 1 and sample.path == OWN and \
+        if race.steps == WARM + 1 and \
                 race.may_be_too_large(tensors, self.rows):
             race.keep_kernels("its library's own path may not fit in memory")
         elif race.steps == WARM + 1 and race.key is None and _measure.enabled:
             race.known(_ways.key_of(layer, parts, recorded, graphs_of) or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
-                (race.steps - WARM) % RUN in (1, 2) or _measure.compiling()):
+                (race.steps - WARM) % RUN != 3 or _measure.compiling()):
             self.group.decide(race, recorded)
             if race.held:  # from this call on
                 race.open = None

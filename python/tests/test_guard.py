@@ -109,6 +109,13 @@ def test_a_clear_case_takes_few_steps(clock):
     assert type(one) is Own
 
 
+def test_an_own_path_of_twice_the_time_runs_three_steps(clock):
+    one = layer(clock, (5, 5), (1, 1))
+    train(one)
+    assert one.paths == [KERNELS] * (_guard.WARM + _guard.RUN) + [OWN] * 3 + [
+        KERNELS] * (STEPS - _guard.WARM - _guard.RUN - 3)
+
+
 def test_a_layer_that_a_step_calls_twice_is_decided_as_soon(clock):
     one = layer(clock, (1, 1), (5, 5))
     train(nn.Sequential(one, one), 1 + _guard.WARM + 2 * _guard.RUN)
@@ -148,8 +155,8 @@ def test_kernels_that_lose_race_again_once_better_ones_are_compiled(
     train(one)
     assert type(one) is Fast and set(one.paths[-10:]) == {OWN}
     assert one._dfgnn_guard.undecided
-    # those of a warm-up, an untimed one, and a time that is enough to wait
-    assert one.paths.count(KERNELS) == _guard.WARM + 2
+    # one time of the own path is enough to wait
+    assert one.paths.count(KERNELS) == _guard.WARM + _guard.RUN
     busy[0], one.times[KERNELS] = False, (.5, .5)
     train(one)
     assert type(one) is Fast and set(one.paths[-10:]) == {KERNELS}
@@ -241,7 +248,7 @@ def test_an_own_path_that_may_not_fit_is_not_tried(clock, monkeypatch, free,
     monkeypatch.setattr(_guard._device, "free_bytes", lambda device: free)
     monkeypatch.setattr(Guard, "rows", 1 << 24)  # of 9 edges of 12 bytes
     one, edges = layer(clock, (1, 1), (2, 2)), torch.zeros(2, 9).long()
-    for _ in range(_guard.WARM + 4):
+    for _ in range(_guard.WARM + _guard.RUN + 1):
         one(torch.ones(2, 3), edges).sum().backward()
     assert set(one.paths) == paths
 
