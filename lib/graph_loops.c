@@ -139,7 +139,7 @@ static dfgnn_status check(const dfgnn_graph *graph, dfgnn_dtype type,
                        "the graph was not made of a list with coo.self_loops, "
                        "so it has no loops to fill in");
   if ((status = dfgnn__check_range("dtype", type, 0, DFGNN_F64)) ||
-      (status = dfgnn__check_range("width", width, 1, INT64_MAX)))
+      (status = dfgnn__check_range("width", width, 1, INT32_MAX)))
     return status;
   return DFGNN_OK;
 }

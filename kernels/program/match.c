@@ -275,6 +275,8 @@ static int match_arguments(matcher *m, int32_t p, int32_t n, axes x) {
 static int match_fold(matcher *m, int32_t p, int32_t n, axes x) {
   const int axis = at(m->pattern, p)->axis;
   const int8_t to = (int8_t)at(m->dag, n)->axis, from = x.of[axis];
+  if (!dfgnn__size_is(at(m->dag, n)->shape[from], 1))
+    return 0;
   for (int i = 0; i < DFGNN_DAG_AXES; i++)
     if (x.of[i] == to)
       x.of[i] = from;

@@ -96,6 +96,9 @@ static const char *const near_misses[] = {
     "dst q[8]; src k[8], v[8]; edge b\n"
     "s = dot(q, k)\n"
     "out = sum_in(exp(s + b - logsumexp_in(s)) * v)",
+    /* sums over heads, as many as there are features */
+    "dst q[4,4]; src k[4,4], v[4,4]\n"
+    "out = sum_in(softmax_in(sum(q * k, -2)) * v)",
     /* two scales */
     "dst q[8]; src k[8], v[8]\n"
     "out = sum_in(exp(0.5 * dot(q, k) - logsumexp_in(0.4 * dot(q, k))) * v)",
