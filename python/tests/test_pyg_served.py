@@ -268,6 +268,19 @@ def test_sums_of_neighbours_by_a_softmax_are_programs(name, aggregation):
     assert _traced.state(layer).served
 
 
+@pytest.mark.parametrize("options", [
+    dict(learn=True), dict(learn=True, channels=W), dict(p=3.), dict(p=1.)],
+    ids=str)
+def test_power_means_of_neighbours_are_means_by_kernels(options):
+    given = Inputs()
+    plain = pyg.SAGEConv(W, W, aggr=pyg.PowerMeanAggregation(**options))
+    plain.double()  # negative features have roots near 0, whose slopes are large
+    layer = fast_copy(plain)
+    args = given.x.detach().double().requires_grad_(), given.edges
+    same(step(layer, args), step(plain, args))
+    assert dfgnn.record(lambda: layer(*args), steps=1).problems
+
+
 @pytest.mark.parametrize("aggr", ["max", "min", "std"])
 def test_weighted_neighbours_that_no_operator_reduces_are_programs(aggr):
     given = Inputs()

@@ -85,17 +85,33 @@ def factors_of(module, graph, like):
     return [factors[name]() for name in module.scaler]
 
 
+def _power(module, x, inverse=False):
+    """x to the power of a PowerMeanAggregation, or to the inverse power."""
+    p = module.p if module.channels == 1 else module.p.view(-1, module.channels)
+    if not isinstance(p, torch.Tensor) and p == 1:
+        return x
+    return x.clamp(min=module.min_value, max=module.max_value).pow(
+        1. / p if inverse else p)
+
+
+def _of_powers(module, x):
+    """Whether a reduction of x_j is a mean between two powers, each of a node."""
+    return type(module) is aggr.PowerMeanAggregation and x.dim() == 2 and \
+        not hooked(module) and hasattr(module, "min_value")
+
+
 def neighbours(layer, edge_index, size, x, edge_weight=None):
     """PyG's propagate of x_j, or of edge_weight * x_j."""
     if isinstance(edge_index, Looped):
         return _normalized(layer, edge_index, x, edge_weight)
     if not known(edge_index):
         return unfit(layer, unknown(edge_index))
-    names = reductions(layer.aggr_module)
+    module, pair = layer.aggr_module, ends(layer, x, size)
+    powers = pair is not None and edge_weight is None and \
+        _of_powers(module, pair.src)
+    names = ("mean",) if powers else reductions(module)
     if names is None:
-        return unfit(layer, "no kernel reduces by "
-                     + type(layer.aggr_module).__name__)
-    pair = ends(layer, x, size)
+        return unfit(layer, "no kernel reduces by " + type(module).__name__)
     if pair is None or not fits(pair.src, edge_weight):
         return unfit(layer, "features are not of floating point, or sizes "
                      "contradict each other")
@@ -104,10 +120,11 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
         return unfit(layer, "nodes are on another axis")
     graph = graph_of(layer, edge_index, pair.num_src, pair.num_dst)
     if edge_weight is None:
-        outs = each_reduction(graph, shape.enter(pair.src), names,
-                              pair.num_dst)
-        return combine(layer.aggr_module, [shape.leave(o) for o in outs],
-                       graph)
+        src = _power(module, pair.src) if powers else pair.src
+        outs = [shape.leave(out) for out in each_reduction(
+            graph, shape.enter(src), names, pair.num_dst)]
+        return _power(module, outs[0], True) if powers else \
+            combine(module, outs, graph)
     if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
         return unfit(layer, "edge_weight is not [edges]")
     if names not in (("sum",), ("mean",)) or (names == ("mean",)
