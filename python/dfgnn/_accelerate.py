@@ -13,8 +13,6 @@ from . import _step_times
 from ._checks import counted
 from ._guard import MOST_STEPS, Compilation, Guard, Guards, swap
 
-__all__ = ["accelerate", "Report"]
-
 
 class Layer(NamedTuple):
     """A layer that accelerate saw: its name in the model, its class, why it

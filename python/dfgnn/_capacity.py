@@ -15,8 +15,6 @@ from ._refilled import Refilled, RefilledRelations
 from ._remember import keep
 from .errors import InvalidError
 
-__all__ = ["Capacity", "HeteroCapacity", "Room"]
-
 # Unused edges lie among this many spare nodes: few rows, none of them long.  It
 # is one number, so that what one layer gives by its destinations the next one
 # takes by its sources.

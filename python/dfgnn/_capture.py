@@ -18,8 +18,6 @@ from ._refusal import refusal
 from ._remember import Recording, is_stamped, recording, stamp
 from .graph import Graph
 
-__all__ = ["capture", "Captured"]
-
 log = logging.getLogger("dfgnn")
 _CONSTANTS = (type(None), bool, int, float, complex, str, torch.dtype,
               torch.device)

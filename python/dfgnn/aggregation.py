@@ -17,8 +17,6 @@ from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph
 from .graph import Graph
 
-__all__ = ["spmm", "aggregate"]
-
 
 # ---- calls over a graph of this process --------------------------------------
 

@@ -25,10 +25,6 @@ from .convert import known_graph, looped_graph
 from .errors import InvalidError
 from .graph import Graph
 
-__all__ = ["gt_attention", "agnn_attention", "gat_attention",
-           "gatv2_attention", "score_attention", "edge_scores",
-           "dense_attention"]
-
 
 class _Edges(NamedTuple):
     """The part of a graph that scores read."""

@@ -24,14 +24,12 @@ from ._checks import check_count, check_index, describe
 from ._handle import INDEX_TYPES
 from ._modes import lasting, unwrapped
 from ._relations import pairs as _pairs
-from ._relations.layouts import Layout, Schema, derived
+from ._relations.layouts import Schema, derived
 from ._relations.pairs import gatherer, moved
 from ._remember import remember
 from .convert import rooms_of
 from .errors import InvalidError
 from .graph import Graph
-
-__all__ = ["HeteroGraph", "Layout"]
 
 
 class HeteroGraph(Schema):

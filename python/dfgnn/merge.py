@@ -9,8 +9,6 @@ import torch
 
 from ._checks import describe
 
-__all__ = ["merge_attention"]
-
 
 def _merged(outs, lses):
     lses = torch.stack(lses)

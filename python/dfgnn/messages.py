@@ -15,8 +15,6 @@ from ._values import refuse_values
 from .aggregation import PNA, each_of, sums
 from .graph import Graph
 
-__all__ = ["relu_messages", "gated_messages"]
-
 REDUCTIONS = ("sum", "mean", "min", "max", "std", "var", "pna")
 # The operator whose kernels make each reduction.
 OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "min": "reduce-min",

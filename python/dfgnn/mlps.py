@@ -21,8 +21,6 @@ from ._trace import method
 from .convert import of_sizes
 from .graph import Graph
 
-__all__ = ["edge_mlp"]
-
 
 class Call(NamedTuple):
     """The arguments of :func:`edge_mlp` that have names."""

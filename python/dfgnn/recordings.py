@@ -16,8 +16,6 @@ from ._step_times import spread, tensors_in
 from .convert import read
 from .errors import InvalidError
 
-__all__ = ["Recording", "Tuned", "record"]
-
 _FORMAT = 1
 WAY_TURNS = 3  # of each way of a choice, in which two steps are timed
 _PROGRAM = "program"  # the operator whose shape is a text

@@ -25,10 +25,6 @@ from ._trace import OVER_EDGES
 from .aggregation import aggregate, spmm
 from .graph import Graph
 
-__all__ = ["scatter", "segment", "gather_csr", "softmax", "scatter_softmax",
-           "scatter_log_softmax", "scatter_logsumexp", "scatter_std",
-           "install_as_torch_scatter"]
-
 _NAMES = {"add": "sum", "amin": "min", "amax": "max"}
 _REDUCTIONS = "sum", "mean", "mul", "min", "max", "any"
 _WIDEST = 65536  # features of a row that kernels take

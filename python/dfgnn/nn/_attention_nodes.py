@@ -44,12 +44,9 @@ def _products(tensors, sides, width):
 
 # ---- GAT and GATv2 ----------------------------------------------------------
 
-# the inputs that begin both recipes
-_COMMON = "x x_dst bias w_res edge_attr w_edge "
-
-
 def _additive(state, links, x, edge_index, edge_attr, size, *parameters):
-    """The result of the links of _gat or _gatv2; parameters: after _COMMON."""
+    """The result of the links of _gat or _gatv2; parameters: their last
+    tensors."""
     sums(state)
     src, dst, sizes = pair(x, size)
     loops, fill = state["add_self_loops"], None
@@ -104,7 +101,7 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
                      None if edge_attr is None else own(state, "att_edge"))
 
 
-@recipe(_COMMON + "weight w_dst att_src att_dst att_edge")
+@recipe
 def _gat(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
          weight, w_dst, att_src, att_dst, att_edge):
     heads, _, fill = static
@@ -153,7 +150,7 @@ def gatv2(state, x, edge_index, edge_attr=None,
                      own(state, "att"))
 
 
-@recipe(_COMMON + "w_l b_l w_r b_r att")
+@recipe
 def _gatv2(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
            w_l, b_l, w_r, b_r, att):
     heads, _, fill = static
@@ -196,29 +193,27 @@ def transformer(state, x, edge_index, edge_attr=None,
                dropout=dropout_of(state), scale=state["out_channels"] ** -0.5)
 
 
-@recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
-        "edge_attr w_edge w_beta")
-def _transformer(graph, settings, static, *inputs):
-    heads, concat, together = static
-    tensors = dict(zip(_transformer.names, inputs))
-    x, width = tensors["x"], tensors["w_value"].size(0)
-    edges = _edges(graph, tensors["edge_attr"], tensors["w_edge"], width)
-    dim = width // heads
-    dst = "x" if tensors["x_dst"] is None else "x_dst"
+@recipe
+def _transformer(graph, settings, static, x, x_dst, w_query, b_query, w_key,
+                 b_key, w_value, b_value, w_skip, b_skip, edge_attr, w_edge,
+                 w_beta):
+    tensors, (heads, concat, together) = locals(), static
+    width = w_value.size(0)
+    edges = _edges(graph, edge_attr, w_edge, width)
+    dim, dst = width // heads, "x" if x_dst is None else "x_dst"
     sides, skip = [(dst, "query"), ("x", "key"), ("x", "value")], []
-    if tensors["w_skip"] is not None:
+    if w_skip is not None:
         skip = [(dst, "skip")]
-        if tensors["w_skip"].size(0) != (width if concat else dim):
+        if w_skip.size(0) != (width if concat else dim):
             return None
     links, slots = _products(tensors, sides + skip if together else sides,
                              width)
     if links is not None and skip and not together:
         more, more_slots = _products(tensors, skip, width)
         links, slots = more and links + more, more and {**slots, **more_slots}
-    w_beta, root = tensors["w_beta"], slots and slots.get("skip")
+    root = slots and slots.get("skip")
     if not links or not edges or width != heads * dim or \
-            w_beta is not None and w_beta.shape != (
-                1, 3 * tensors["w_skip"].size(0)):
+            w_beta is not None and w_beta.shape != (1, 3 * w_skip.size(0)):
         return None
     edge_links, edge_inputs, edge_dim = edges
     last = [Finish("sums", "out", heads, not concat, root)]
@@ -260,7 +255,7 @@ def agnn(state, x, edge_index):
                x, number(state, "beta"), scale=1.0, slope=0.2)
 
 
-@recipe("x beta")
+@recipe
 def _agnn(graph, settings, static, x, beta):
     return [Attention("agnn", (Slot("x"), Slot("x"), Slot("beta")),
                       "out", 1, x.size(1), x.dtype, settings)]

@@ -101,9 +101,11 @@ class Conv(nn.Module):
         """
         raise NotImplementedError
 
-    def keep(self, names, arguments):
-        """Keeps arguments as attributes."""
-        for name in names.split():
+    def keep(self, arguments):
+        """Keeps the arguments of __init__() as attributes, beside those that
+        become parameters and modules."""
+        for name in arguments.keys() - {"self", "__class__", "kwargs", "aggr",
+                                        "bias", "act", "beta"}:
             setattr(self, name, arguments[name])
 
     def take_aggr(self, aggr, kwargs):

@@ -335,23 +335,23 @@ def first(node):
 _OF_NODES, _OF_EDGES = ("x", "x_dst"), ("edge_attr", "edge_weight")
 
 
-def recipe(names):
+def recipe(function):
     """Decorates a function (graph, settings, static, *tensors) that returns
-    the links of a chain, or None where shapes are not as they should be; names
-    are those of the tensors in the links.  The first has features of nodes.
+    the links of a chain, or None where shapes are not as they should be; the
+    tensors have its arguments' names in the links.  The first has features of
+    nodes.
 
     The links serve all graphs alike: the function asks nothing of a graph but
     what its keys have of it, and nothing of how many rows nodes and edges have
     but whether these are the graph's.
     """
-    def with_names(function):
-        function.names = tuple(names.split())
-        function.keys = tuple(
-            _key_of_nodes if name in _OF_NODES else
-            _key_of_edges if name in _OF_EDGES else _key_of_all
-            for name in function.names)
-        return function
-    return with_names
+    code = function.__code__
+    function.names = code.co_varnames[3:code.co_argcount]
+    function.keys = tuple(
+        _key_of_nodes if name in _OF_NODES else
+        _key_of_edges if name in _OF_EDGES else _key_of_all
+        for name in function.names)
+    return function
 
 
 def _key_of_nodes(graph, tensor):

@@ -80,7 +80,7 @@ def _normalized(graph, weight, loops, fill, shared):
     return entry[2]
 
 
-@recipe("x weight bias edge_weight")
+@recipe
 def _gcn(graph, settings, static, x, weight, bias, edge_weight):
     if not fits(weight, bias, x.size(1)):
         return None
@@ -128,7 +128,7 @@ def _optional(name):
     return () if name is None else (name,)
 
 
-@recipe("x x_dst w_sums b_sums w_own b_own edge_weight")
+@recipe
 def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
                 b_own, edge_weight):
     op, normalize = static
@@ -169,7 +169,7 @@ def gin(state, x, edge_index, size=None):
     return state["_modules"]["nn"](out)
 
 
-@recipe("x x_dst eps")
+@recipe
 def _gin(graph, settings, op, x, x_dst, eps):
     if x_dst is not None and x_dst.size(1) != x.size(1):
         return None
@@ -191,7 +191,7 @@ def gine(state, x, edge_index, edge_attr=None, size=None):
     return state["_modules"]["nn"](out)
 
 
-@recipe("x x_dst eps edge_attr w_edge b_edge")
+@recipe
 def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
     width = edge_attr.size(1) if w_edge is None else w_edge.size(0)
     if width != x.size(1) or edge_attr.size(0) != graph.num_edges \

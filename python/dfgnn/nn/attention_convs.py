@@ -36,11 +36,6 @@ class _Attention(Conv):
 class _Additive(_Attention):
     """Scores add terms of sources, destinations and edges."""
 
-    def keep(self, names, arguments):
-        super().keep("in_channels out_channels heads concat negative_slope "
-                     "dropout add_self_loops edge_dim fill_value residual "
-                     + names, arguments)
-
     def add_parts(self, own_in, bias):
         """Makes the layers of edge features and the residual, and the bias."""
         width = self.heads * self.out_channels
@@ -60,7 +55,7 @@ class GATConv(_Additive):
                  edge_dim=None, fill_value="mean", bias=True, residual=False,
                  **kwargs):
         super().__init__(**kwargs)
-        self.keep("", locals())
+        self.keep(locals())
         width = heads * out_channels
         self.lin = self.lin_src = self.lin_dst = None
         if isinstance(in_channels, int):
@@ -90,7 +85,7 @@ class GATv2Conv(_Additive):
                  edge_dim=None, fill_value="mean", bias=True,
                  share_weights=False, residual=False, **kwargs):
         super().__init__(**kwargs)
-        self.keep("share_weights", locals())
+        self.keep(locals())
         ins, width = pair_of(in_channels), heads * out_channels
         self.lin_l = Linear(ins[0], width, bias, "glorot")
         self.lin_r = self.lin_l if share_weights else Linear(
@@ -113,8 +108,7 @@ class TransformerConv(_Attention):
                  beta=False, dropout=0.0, edge_dim=None, bias=True,
                  root_weight=True, **kwargs):
         super().__init__(**kwargs)
-        self.keep("in_channels out_channels heads root_weight concat dropout "
-                  "edge_dim", locals())
+        self.keep(locals())
         self.beta = beta and root_weight
         src, dst = pair_of(in_channels)
         width = heads * out_channels
@@ -142,7 +136,7 @@ class AGNNConv(_Attention):
 
     def __init__(self, requires_grad=True, add_self_loops=True, **kwargs):
         super().__init__(**kwargs)
-        self.keep("requires_grad add_self_loops", locals())
+        self.keep(locals())
         if requires_grad:
             self.beta = nn.Parameter(torch.ones(1))
         else:

@@ -69,8 +69,7 @@ class GCNConv(_Static):
             raise ValueError("'GCNConv' does not support adding self-loops to "
                              "the graph when no on-the-fly normalization is "
                              "applied")
-        self.keep("in_channels out_channels improved cached add_self_loops "
-                  "normalize", locals())
+        self.keep(locals())
         self._cached = self._graph = None
         self.lin = Linear(in_channels, out_channels, False, "glorot")
         self.register_parameter("bias", parameter(bias, out_channels))
@@ -248,7 +247,7 @@ class GraphConv(_Pair):
     def __init__(self, in_channels, out_channels, aggr="add", bias=True,
                  **kwargs):
         super().__init__(aggr, **kwargs)
-        self.keep("in_channels out_channels", locals())
+        self.keep(locals())
         ins = pair_of(in_channels)
         self.lin_rel = Linear(ins[0], out_channels, bias)
         self.lin_root = Linear(ins[1], out_channels, False)
@@ -267,14 +266,14 @@ class SAGEConv(_Pair):
 
     def __init__(self, in_channels, out_channels, aggr="mean", normalize=False,
                  root_weight=True, project=False, bias=True, **kwargs):
-        ins = pair_of(in_channels)
         if aggr == "lstm":
-            kwargs["aggr_kwargs"] = dict(
-                dict(in_channels=ins[0], out_channels=ins[0]),
-                **kwargs.get("aggr_kwargs") or {})
+            kwargs["aggr_kwargs"] = {
+                **dict.fromkeys(("in_channels", "out_channels"),
+                                pair_of(in_channels)[0]),
+                **(kwargs.get("aggr_kwargs") or {})}
         super().__init__(aggr, **kwargs)
-        self.keep("in_channels out_channels normalize root_weight project",
-                  locals())
+        self.keep(locals())
+        ins = pair_of(in_channels)
         if project:
             if ins[0] <= 0:
                 raise ValueError("'SAGEConv' does not support lazy "
@@ -426,7 +425,7 @@ class ResGatedGraphConv(_MessageConv):
     def __init__(self, in_channels, out_channels, act=None, edge_dim=None,
                  root_weight=True, bias=True, **kwargs):
         super().__init__(**kwargs)
-        self.keep("in_channels out_channels edge_dim root_weight", locals())
+        self.keep(locals())
         self.act = nn.Sigmoid() if act is None else act
         ins = pair_of(in_channels)
         more = 0 if edge_dim is None else edge_dim

@@ -75,12 +75,8 @@ def apply_gt(block, query, key, value, edges, edge_index, size,
 
 
 _METHODS = {
-    "get_qkve": (query_key_value_edges, ("x", "edge_attr")),
-    "_forward_edges_sharded_attention": (
-        edges_sharded, ("query", "key", "value", "edges", "edge_index",
-                        "size", "num_chunks", "edges_are_dst_sorted")),
-    "apply_gt": (apply_gt, ("query", "key", "value", "edges", "edge_index",
-                            "size", "edges_are_dst_sorted")),
+    "get_qkve": query_key_value_edges,
+    "_forward_edges_sharded_attention": edges_sharded, "apply_gt": apply_gt,
 }
 TABLE = dict.fromkeys(
     ("GraphTransformerMapperBlock", "GraphTransformerProcessorBlock"),

@@ -17,16 +17,13 @@ from .._node import PLAIN_TENSORS, Other, surroundings
 
 
 class Row(NamedTuple):
-    """The functions that serve a class: for each of its methods the function by kernels and
-    the names of its arguments; what the report says of it; whether its layers
-    of PyG are called where the kernels are not, and else never."""
+    """The functions that serve a class: by name of a method that by kernels,
+    whose arguments after the block have the method's names; what the report
+    says of it; whether its layers of PyG are called where the kernels are not,
+    and else never."""
     methods: dict
     detail: str
     whole: bool = False
-
-    @classmethod
-    def of_forward(cls, forward, arguments, detail):
-        return cls({"forward": (forward, arguments)}, detail)
 
 
 class Mlp(NamedTuple):

@@ -60,9 +60,8 @@ def interaction(block, nodes, edges, senders, receivers, cutoff,
 
 
 TABLE = {
-    "AttentionInteractionNetwork": Row.of_forward(
-        interaction, ("nodes", "edges", "senders", "receivers", "cutoff",
-                      "cond_nodes", "cond_edges"),
+    "AttentionInteractionNetwork": Row(
+        {"forward": interaction},
         "its MLP and its gated sums at both ends are one call"),
 }
 REFUSED = {}

@@ -114,21 +114,16 @@ def decoder(block, m2g_efeat, grid_nfeat, mesh_nfeat, graph):
                                   graph)) + grid_nfeat
 
 
-_EDGES = "efeat", "nfeat", "graph"
+_SUMMED = "its edges' MLP and their sum are one call"
 TABLE = {
-    "MeshEdgeBlock": Row.of_forward(
-        edge_block, _EDGES, "its MLP, residual and sum are one call"),
-    "MeshNodeBlock": Row.of_forward(
-        node_block, _EDGES,
-        "the sum of its edges comes from the block before it"),
-    "MeshGraphEncoder": Row.of_forward(
-        encoder, ("g2m_efeat", "grid_nfeat", "mesh_nfeat", "graph"),
-        "its edges' MLP and their sum are one call"),
-    "MeshGraphDecoder": Row.of_forward(
-        decoder, ("m2g_efeat", "grid_nfeat", "mesh_nfeat", "graph"),
-        "its edges' MLP and their sum are one call"),
-    "MeshGraphEdgeMLPConcat": Row.of_forward(edge_network, _EDGES, None),
-    "MeshGraphEdgeMLPSum": Row.of_forward(edge_network, _EDGES, None),
+    "MeshEdgeBlock": Row({"forward": edge_block},
+                         "its MLP, residual and sum are one call"),
+    "MeshNodeBlock": Row({"forward": node_block}, "the sum of its edges comes "
+                         "from the block before it"),
+    "MeshGraphEncoder": Row({"forward": encoder}, _SUMMED),
+    "MeshGraphDecoder": Row({"forward": decoder}, _SUMMED),
+    "MeshGraphEdgeMLPConcat": Row({"forward": edge_network}, None),
+    "MeshGraphEdgeMLPSum": Row({"forward": edge_network}, None),
 }
 
 REFUSED = dict.fromkeys(

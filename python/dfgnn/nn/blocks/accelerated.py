@@ -26,7 +26,7 @@ def with_kernels(kind):
     if row is None or without_kernels(kind) or _other_arguments(kind, row):
         return None
     methods = {name: functools.wraps(getattr(kind, name))(
-        served(kind, name, run)) for name, (run, _) in row.methods.items()}
+        served(kind, name, run)) for name, run in row.methods.items()}
     methods["forward"] = guarded(methods.get("forward", kind.forward))
     return type(kind.__name__, bases(kind), {
         **over(with_kernels, kind), "_dfgnn_base": kind, **methods})
@@ -40,11 +40,12 @@ def without_kernels(kind):
 def _other_arguments(kind, row):
     """The first method whose arguments are not those that its kernels know, as
     (its name, its arguments, those); None if there is none."""
-    for name, (_, known) in row.methods.items():
-        method = getattr(kind, name, None)
-        arguments = [] if method is None else list(
-            inspect.signature(method).parameters)[1:]
-        if arguments[:len(known)] != list(known):
+    for name, run in row.methods.items():
+        arguments, known = (
+            [] if function is None else [*inspect.signature(
+                function).parameters][1:]
+            for function in (getattr(kind, name, None), run))
+        if arguments[:len(known)] != known:
             return name, arguments, known
     return None
 

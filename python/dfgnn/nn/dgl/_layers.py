@@ -151,7 +151,7 @@ def dot_gat(state, graph, feat, get_attention=False):
                scale=dim ** -0.5).view(-1, heads, dim)
 
 
-@recipe("x weight")
+@recipe
 def _dot_gat(graph, settings, heads, x, weight):
     width = weight.size(0)
     if not fits(weight, None, x.size(1)) or width % heads:

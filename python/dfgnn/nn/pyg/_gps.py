@@ -19,7 +19,7 @@ from ._mixin import Fused
 LINEARS.add(torch.nn.modules.linear.NonDynamicallyQuantizableLinear)
 
 
-@recipe("x w_in b_in w_out b_out")
+@recipe
 def _attention(graph, settings, heads, x, w_in, b_in, w_out, b_out):
     width = x.size(1)
     if not fits(w_in, b_in, width) or w_in.size(0) != 3 * width or \
