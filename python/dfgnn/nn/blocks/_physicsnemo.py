@@ -122,8 +122,8 @@ TABLE = {
                          "from the block before it"),
     "MeshGraphEncoder": Row({"forward": encoder}, _SUMMED),
     "MeshGraphDecoder": Row({"forward": decoder}, _SUMMED),
-    "MeshGraphEdgeMLPConcat": Row({"forward": edge_network}, None),
-    "MeshGraphEdgeMLPSum": Row({"forward": edge_network}, None),
+    "MeshGraphEdgeMLPConcat": Row({"forward": edge_network}),
+    "MeshGraphEdgeMLPSum": Row({"forward": edge_network}),
 }
 
 REFUSED = dict.fromkeys(
