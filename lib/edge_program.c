@@ -116,18 +116,21 @@ static void name_arguments(char *names, const dfgnn_match_port *ports,
                                used ? " " : "", ports[k].argument);
 }
 
-static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
-                             const dfgnn_port *ports, int count, int i,
-                             const dfgnn_match_port *matched,
-                             int matched_count) {
+static dfgnn_status describe(dfgnn_edge_value *value,
+                             const dfgnn_edge_program *program, int i,
+                             int output) {
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT");
+  DFGNN_TRY(dfgnn__check_edge_program(program));
   DFGNN_TRY(dfgnn__can_give(value, &kind));
+  const dfgnn_dag *dag = program->dag;
+  const dfgnn_match *match = &program->match;
+  const int count = output ? dag->output_count : dag->input_count;
   if (i < 0 || i >= count)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "i is %d, expected 0 to %d: the program has %d", i,
                        count - 1, count);
-  const dfgnn_port *port = &ports[i];
+  const dfgnn_port *port = output ? &dag->outputs[i] : &dag->inputs[i];
   dfgnn_edge_value full = {.place = (dfgnn_edge_place)port->place,
                            .rank = port->rank,
                            .role = (dfgnn_edge_role)port->role,
@@ -139,7 +142,9 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
     dfgnn_size size = port->shape[DFGNN_DAG_AXES - port->rank + k];
     full.axes[k] = dfgnn__size_named(size) ? 0 : size.constant;
   }
-  name_arguments(full.argument, matched, matched_count, i);
+  if (program->is_operator)
+    name_arguments(full.argument, output ? match->outputs : match->inputs,
+                   output ? match->output_count : match->input_count, i);
   dfgnn__give(value, &full, &kind);
   return DFGNN_OK;
 }
@@ -147,19 +152,13 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
 dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
                                       const dfgnn_edge_program *program,
                                       int i) {
-  DFGNN_TRY(dfgnn__check_edge_program(program));
-  return describe(value, program->dag, program->dag->inputs,
-                  program->dag->input_count, i, program->match.inputs,
-                  program->is_operator ? program->match.input_count : 0);
+  return describe(value, program, i, 0);
 }
 
 dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
                                        const dfgnn_edge_program *program,
                                        int i) {
-  DFGNN_TRY(dfgnn__check_edge_program(program));
-  return describe(value, program->dag, program->dag->outputs,
-                  program->dag->output_count, i, program->match.outputs,
-                  program->is_operator ? program->match.output_count : 0);
+  return describe(value, program, i, 1);
 }
 
 /* Gives a gradient what the gradient of the program as it is written is, if

@@ -41,17 +41,12 @@ const dfgnn_decision *dfgnn__table_exact(const dfgnn_table *table,
   return e ? e->decision : NULL;
 }
 
-static int runs(const dfgnn_variant *v, const dfgnn_query *q) {
-  return v && !(q->broken && q->broken[dfgnn__variant_index(v)]) &&
-         !dfgnn__variant_refusal(v, &q->setting);
-}
-
 /* The fastest variant of a decision that runs here. */
 static const dfgnn_variant *winner(const dfgnn_decision *d,
                                    const dfgnn_table *t, const dfgnn_query *q) {
   for (size_t i = 0; i < d->count; i++) {
     const dfgnn_variant *v = dfgnn__variant_find(d->ranked[i].variant);
-    if (runs(v, q) && !dfgnn__table_bans(t, v))
+    if (v && dfgnn__may_run(v, t, q))
       return v;
   }
   return NULL;
@@ -121,7 +116,7 @@ static int pin_answers(const dfgnn_table_pin *n, const dfgnn_query *q) {
          n->bias <= p->bias && n->dropout <= p->dropout &&
          (!n->fingerprint ||
           n->fingerprint == q->setting.signature->fingerprint) &&
-         runs(n->variant, q);
+         dfgnn__variant_runs(n->variant, &q->setting, q->broken);
 }
 
 /* Pins of this very graph rank above pins of any graph; then pins rank by how

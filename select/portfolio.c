@@ -11,6 +11,7 @@
 #include "kernels/common/cuda_host.h"
 #include "lib/key.h"
 #include "select/portfolio_table.h"
+#include "select/select.h"
 
 /* ---- how unlike problems and devices are --------------------------------- */
 
@@ -117,8 +118,8 @@ static double unlike_value(const dfgnn_wanted *w, int wanted, int value) {
   return 1 - 1 / more;
 }
 
-static int runs(const dfgnn_variant *v, const dfgnn_setting *setting,
-                const unsigned char *broken) {
+int dfgnn__variant_runs(const dfgnn_variant *v, const dfgnn_setting *setting,
+                        const unsigned char *broken) {
   return !(broken && broken[dfgnn__variant_index(v)]) &&
          !dfgnn__variant_refusal(v, setting);
 }
@@ -150,7 +151,7 @@ static const dfgnn_variant *find_variant(const dfgnn_member *member,
   const dfgnn_variant *end = dfgnn__variant(0) + dfgnn__variant_count();
   for (; v < end && v->family == member->family && least > 0; v++) {
     const double unlike = unlike_variant(member, wanted, v, least);
-    if (unlike < least && runs(v, setting, broken)) {
+    if (unlike < least && dfgnn__variant_runs(v, setting, broken)) {
       best = v;
       least = unlike;
     }
@@ -215,7 +216,7 @@ const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
   const dfgnn_variant *v = broken || setting->program
                                ? find_variant(member, &there, broken)
                                : kept_variant(member, &there);
-  return v && runs(v, setting, broken) ? v : NULL;
+  return v && dfgnn__variant_runs(v, setting, broken) ? v : NULL;
 }
 
 /* ---- the cell that serves ------------------------------------------------ */
@@ -326,13 +327,15 @@ static const dfgnn_variant *default_of(const dfgnn_cell *c,
   return NULL;
 }
 
-/* Offered variants come first; a paper's serves where nothing else does. */
-static const dfgnn_variant *first_that_runs(const dfgnn_setting *setting,
-                                            const unsigned char *broken) {
+const dfgnn_variant *dfgnn__first_that_runs(const dfgnn_setting *setting,
+                                            const unsigned char *broken,
+                                            const dfgnn_table *table) {
   for (int paper = 0; paper < 2; paper++)
     for (size_t i = 0; i < dfgnn__variant_count(); i++) {
       const dfgnn_variant *v = dfgnn__variant(i);
-      if (v->family->paper == paper && runs(v, setting, broken))
+      if (v->family->paper == paper &&
+          dfgnn__variant_runs(v, setting, broken) &&
+          !dfgnn__table_bans(table, v))
         return v;
     }
   return NULL;
@@ -352,7 +355,7 @@ const dfgnn_variant *dfgnn__portfolio_default(const dfgnn_setting *setting,
   if (v)
     return v;
   snprintf(text, sizeof text, "the first variant that runs");
-  return first_that_runs(setting, broken);
+  return dfgnn__first_that_runs(setting, broken, NULL);
 }
 
 const char *dfgnn__portfolio_cell(const dfgnn_setting *setting) {
@@ -427,7 +430,7 @@ static int add_new_families(const dfgnn_variant **member, int count,
     if (!strcmp(f->backend, setting->device->backend) &&
         f->ops >> setting->problem->op & 1)
       for (size_t i = first; i < end; i += step)
-        if (runs(dfgnn__variant(i), setting, broken))
+        if (dfgnn__variant_runs(dfgnn__variant(i), setting, broken))
           count = add(member, count, capacity, dfgnn__variant(i));
   }
   return count;
@@ -449,8 +452,8 @@ int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
   const char *because;
   const dfgnn_cell *c = cell_of(&unlike, setting);
   const dfgnn_variant *v = c ? default_of(c, setting, broken, &because) : NULL;
-  int count =
-      add(member, 0, capacity, v ? v : first_that_runs(setting, broken));
+  int count = add(member, 0, capacity,
+                  v ? v : dfgnn__first_that_runs(setting, broken, NULL));
   count = add_members(member, count, capacity, c, setting, broken);
   count = add_members(member, count, capacity, second_of(c, setting), setting,
                       broken);

@@ -95,6 +95,7 @@ typedef enum dfgnn_node_op {
 
 enum { DFGNN_MATMUL_FIRST = 1, DFGNN_MATMUL_SECOND = 2 }; /* transposed */
 
+static inline int dfgnn__node_is_leaf(int op) { return op <= DFGNN_NODE_KEEP; }
 static inline int dfgnn__node_reduces(int op) {
   return op >= DFGNN_NODE_SUM && op <= DFGNN_NODE_SUM_ALL;
 }

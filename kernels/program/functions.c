@@ -296,6 +296,14 @@ MAKE(sum_all) {
 
 /* ---- the table ----------------------------------------------------------- */
 
+#define OVER_EDGES(ending, of)                                                 \
+  {"sum_" ending, "v", 1, of + OVER_SUM, over_edges},                          \
+      {"mean_" ending, "v", 1, of + OVER_MEAN, over_edges},                    \
+      {"max_" ending, "v", 1, of + OVER_MAX, over_edges},                      \
+      {"min_" ending, "v", 1, of + OVER_MIN, over_edges},                      \
+      {"logsumexp_" ending, "v", 1, of + OVER_LSE, over_edges}, {              \
+    "softmax_" ending, "v", 1, of + OVER_SOFTMAX, over_edges                   \
+  }
 static const dfgnn_function functions[] = {
     {"exp", "v", 1, DFGNN_NODE_EXP, unary},
     {"expm1", "v", 1, DFGNN_NODE_EXPM1, unary},
@@ -344,24 +352,9 @@ static const dfgnn_function functions[] = {
     {"size", "s", 1, 0, size},
     {"count", "s", 1, 0, count_of},
     {"degree", "s", 1, 1, count_of},
-    {"sum_in", "v", 1, IN + OVER_SUM, over_edges},
-    {"mean_in", "v", 1, IN + OVER_MEAN, over_edges},
-    {"max_in", "v", 1, IN + OVER_MAX, over_edges},
-    {"min_in", "v", 1, IN + OVER_MIN, over_edges},
-    {"logsumexp_in", "v", 1, IN + OVER_LSE, over_edges},
-    {"softmax_in", "v", 1, IN + OVER_SOFTMAX, over_edges},
-    {"sum_out", "v", 1, OUT + OVER_SUM, over_edges},
-    {"mean_out", "v", 1, OUT + OVER_MEAN, over_edges},
-    {"max_out", "v", 1, OUT + OVER_MAX, over_edges},
-    {"min_out", "v", 1, OUT + OVER_MIN, over_edges},
-    {"logsumexp_out", "v", 1, OUT + OVER_LSE, over_edges},
-    {"softmax_out", "v", 1, OUT + OVER_SOFTMAX, over_edges},
-    {"sum_rel", "v", 1, REL + OVER_SUM, over_edges},
-    {"mean_rel", "v", 1, REL + OVER_MEAN, over_edges},
-    {"max_rel", "v", 1, REL + OVER_MAX, over_edges},
-    {"min_rel", "v", 1, REL + OVER_MIN, over_edges},
-    {"logsumexp_rel", "v", 1, REL + OVER_LSE, over_edges},
-    {"softmax_rel", "v", 1, REL + OVER_SOFTMAX, over_edges},
+    OVER_EDGES("in", IN),
+    OVER_EDGES("out", OUT),
+    OVER_EDGES("rel", REL),
     {"sum_all", "v", 1, 0, sum_all}};
 
 const dfgnn_function *dfgnn__function(const char *name) {

@@ -19,10 +19,6 @@ static int32_t argument(const dfgnn_dag *dag, int32_t n, int i) {
   return dfgnn__dag_argument(dag, n, i);
 }
 
-static int is_leaf(const dfgnn_node *node) {
-  return node->op <= DFGNN_NODE_KEEP;
-}
-
 /* Values of PARAM level that follow from what is done. */
 static void settle_params(search *s) {
   for (int32_t n = 0; n < s->dag->count; n++) {
@@ -41,7 +37,7 @@ static void settle_params(search *s) {
 static void look(search *s, int own) {
   for (int32_t n = 0; n < s->dag->count; n++) {
     const dfgnn_node *node = &s->dag->nodes[n];
-    int can = s->done[n] || is_leaf(node);
+    int can = s->done[n] || dfgnn__node_is_leaf(node->op);
     if (!can && node->place > DFGNN_PLACE_PARAM) {
       int far = node->place != DFGNN_PLACE_EDGE && node->place != own;
       can = !(far && (dfgnn__node_reduces(node->op) || s->far_kept[n]));
@@ -65,7 +61,7 @@ static int sums_all(const search *s, int32_t n, int own) {
 /* Is a value of the own place, or of edges, stored by this walk? */
 static int keeps(const search *s, int32_t n, int own) {
   const dfgnn_node *node = &s->dag->nodes[n];
-  if (!s->can[n] || is_leaf(node))
+  if (!s->can[n] || dfgnn__node_is_leaf(node->op))
     return 0;
   return node->place == own ? dfgnn__node_reduces(node->op) || s->far_kept[n]
                             : node->place == DFGNN_PLACE_EDGE && s->far_kept[n];
@@ -93,7 +89,7 @@ static dfgnn_level level_of(const builder *b, int32_t n) {
 
 static int is_made_here(const builder *b, int32_t n) {
   const dfgnn_node *node = &b->s->dag->nodes[n];
-  return !b->s->done[n] && !is_leaf(node);
+  return !b->s->done[n] && !dfgnn__node_is_leaf(node->op);
 }
 
 /* A reduction is there for the stage after that of its edges. */
@@ -380,7 +376,7 @@ out:
  * additions and products of others?  Its arguments are known. */
 static int is_narrow(const dfgnn_dag *dag, int32_t n, uint8_t *dear) {
   const dfgnn_node *node = &dag->nodes[n];
-  if (node->place != DFGNN_PLACE_EDGE || is_leaf(node))
+  if (node->place != DFGNN_PLACE_EDGE || dfgnn__node_is_leaf(node->op))
     return 0;
   dear[n] = !cheap[node->op];
   for (int i = 0; i < node->count; i++)

@@ -44,10 +44,6 @@ static void print_shape(printer *p, const dfgnn_size *shape) {
   fputc(']', p->out);
 }
 
-static int is_leaf(const dfgnn_node *node) {
-  return node->op <= DFGNN_NODE_KEEP;
-}
-
 static void print_leaf(printer *p, const dfgnn_node *node) {
   switch (node->op) {
   case DFGNN_NODE_NUMBER:
@@ -211,7 +207,7 @@ static void print_value(printer *p, int32_t n, int binding) {
                  (is_inverse(p, n) && binding > LOOSE);
   if (brackets)
     fputc('(', p->out);
-  if (is_leaf(node)) {
+  if (dfgnn__node_is_leaf(node->op)) {
     print_leaf(p, node);
   } else if (node->op == DFGNN_NODE_ADD) {
     print_sum(p, n);
@@ -279,7 +275,7 @@ static void choose_named(printer *p) {
       if (!p->named[argument(p, n, i)] && p->depth[argument(p, n, i)] >= depth)
         depth = p->depth[argument(p, n, i)] + 1;
     p->depth[n] = (uint8_t)depth;
-    p->named[n] = p->needed[n] && !is_leaf(&dag->nodes[n]) &&
+    p->named[n] = p->needed[n] && !dfgnn__node_is_leaf(dag->nodes[n].op) &&
                   (p->named[n] > 1 || depth >= DEEP);
     if (p->named[n])
       p->number[n] = next++;
