@@ -238,12 +238,9 @@ const char *dfgnn__field_refusal(const dfgnn_field *field,
     return field->kind == DFGNN_FIELD_NAME ? name_refusal(field, s)
                                            : text_refusal(s);
   }
-  case DFGNN_FIELD_INT: {
-    int x = *(const int *)value;
-    return x >= field->low && x <= field->high ? NULL : "out of range";
-  }
+  case DFGNN_FIELD_INT:
   case DFGNN_FIELD_INT64: {
-    int64_t x = *(const int64_t *)value;
+    int64_t x = dfgnn__field_whole(field, value);
     return x >= (int64_t)field->low && x <= (int64_t)field->high
                ? NULL
                : "out of range";
@@ -272,10 +269,9 @@ int dfgnn__field_is_left_out(const dfgnn_field *field,
   case DFGNN_FIELD_TEXT:
     return !*(const char *const *)value || !**(const char *const *)value;
   case DFGNN_FIELD_INT:
-    return *(const int *)value == 0;
   case DFGNN_FIELD_INT64:
   case DFGNN_FIELD_UINT64:
-    return *(const int64_t *)value == 0;
+    return dfgnn__field_whole(field, value) == 0;
   case DFGNN_FIELD_REAL:
     return *(const double *)value == 0;
   case DFGNN_FIELD_REALS:
@@ -343,12 +339,10 @@ int dfgnn__field_compare(const dfgnn_field *field, const dfgnn_measurement *a,
     const char *s = *(const char *const *)x, *t = *(const char *const *)y;
     return s == t ? 0 : strcmp(s ? s : "", t ? t : "");
   }
-  case DFGNN_FIELD_INT: {
-    int i = *(const int *)x, j = *(const int *)y;
-    return (i > j) - (i < j);
-  }
+  case DFGNN_FIELD_INT:
   case DFGNN_FIELD_INT64: {
-    int64_t i = *(const int64_t *)x, j = *(const int64_t *)y;
+    const int64_t i = dfgnn__field_whole(field, x);
+    const int64_t j = dfgnn__field_whole(field, y);
     return (i > j) - (i < j);
   }
   case DFGNN_FIELD_UINT64: {

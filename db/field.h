@@ -79,6 +79,21 @@ static inline const char *dfgnn__field_string(const dfgnn_field *field,
   return *(const char *const *)dfgnn__field_get(field, row);
 }
 
+/* The whole number at `value`, of a field of INT or INT64, or the bits of a
+ * UINT64. */
+static inline int64_t dfgnn__field_whole(const dfgnn_field *field,
+                                         const void *value) {
+  return field->kind == DFGNN_FIELD_INT ? *(const int *)value
+                                        : *(const int64_t *)value;
+}
+static inline void dfgnn__field_set_whole(const dfgnn_field *field, void *value,
+                                          int64_t x) {
+  if (field->kind == DFGNN_FIELD_INT)
+    *(int *)value = (int)x;
+  else
+    *(int64_t *)value = x;
+}
+
 /* A field of the problem that is 0 or 1. */
 static inline int dfgnn__field_is_flag(const dfgnn_field *field) {
   return field->kind == DFGNN_FIELD_INT && field->low == 0 && field->high == 1;

@@ -56,13 +56,9 @@ static void put_field(buffer *b, const dfgnn_field *field,
     break;
   }
   case DFGNN_FIELD_INT:
-    put_uint64(b, (uint64_t)(int64_t) * (const int *)value);
-    break;
   case DFGNN_FIELD_INT64:
-    put_uint64(b, (uint64_t) * (const int64_t *)value);
-    break;
   case DFGNN_FIELD_UINT64:
-    put_uint64(b, *(const uint64_t *)value);
+    put_uint64(b, (uint64_t)dfgnn__field_whole(field, value));
     break;
   case DFGNN_FIELD_REAL:
     put_real(b, *(const double *)value);

@@ -37,10 +37,9 @@ static uint64_t mix_field(uint64_t h, const dfgnn_field *field,
                                                  : strlen(text));
   }
   case DFGNN_FIELD_INT:
-    return mix(h, (uint64_t) * (const int *)value);
   case DFGNN_FIELD_INT64:
   case DFGNN_FIELD_UINT64:
-    return mix(h, *(const uint64_t *)value);
+    return mix(h, (uint64_t)dfgnn__field_whole(field, value));
   default:
     return h;
   }

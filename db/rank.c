@@ -120,12 +120,9 @@ static int own_problem(dfgnn_strings *strings, dfgnn_measurement *problem,
           return 0;
         break;
       case DFGNN_FIELD_INT:
-        if (figure)
-          *(int *)slot = 0;
-        break;
       case DFGNN_FIELD_INT64:
         if (figure)
-          *(int64_t *)slot = 0;
+          dfgnn__field_set_whole(field, slot, 0);
         break;
       case DFGNN_FIELD_REAL:
         if (figure)

@@ -56,10 +56,9 @@ static int bind_field(sqlite3_stmt *query, int column, const dfgnn_field *field,
     return sqlite3_bind_text(query, column, *(const char *const *)value, -1,
                              SQLITE_STATIC);
   case DFGNN_FIELD_INT:
-    return sqlite3_bind_int(query, column, *(const int *)value);
   case DFGNN_FIELD_INT64:
   case DFGNN_FIELD_UINT64:
-    return sqlite3_bind_int64(query, column, *(const sqlite3_int64 *)value);
+    return sqlite3_bind_int64(query, column, dfgnn__field_whole(field, value));
   case DFGNN_FIELD_REAL:
     return sqlite3_bind_double(query, column, *(const double *)value);
   case DFGNN_FIELD_REALS:
@@ -114,10 +113,8 @@ static void describe(char *text, size_t size, const dfgnn_fields *fields,
                *(const double *)value, field->low, field->high);
     else if (field->kind == DFGNN_FIELD_INT || field->kind == DFGNN_FIELD_INT64)
       snprintf(text, size, "found %lld, expected %.15g to %.15g",
-               field->kind == DFGNN_FIELD_INT
-                   ? (long long)*(const int *)value
-                   : (long long)*(const int64_t *)value,
-               field->low, field->high);
+               (long long)dfgnn__field_whole(field, value), field->low,
+               field->high);
   }
 }
 

@@ -34,10 +34,8 @@ void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
       continue;
     if (field->kind == DFGNN_FIELD_NAME)
       *(const char **)slot = dfgnn_name(field->names, *(const int *)member);
-    else if (field->kind == DFGNN_FIELD_INT)
-      *(int *)slot = *(const int *)member;
     else
-      *(int64_t *)slot = *(const int64_t *)member;
+      dfgnn__field_set_whole(field, slot, dfgnn__field_whole(field, member));
   }
   row->program = row->program_text = "";
   if (problem->program) {
@@ -65,10 +63,8 @@ dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
       continue;
     if (field->kind == DFGNN_FIELD_NAME)
       status = dfgnn_parse(member, field->names, *(const char *const *)value);
-    else if (field->kind == DFGNN_FIELD_INT)
-      *(int *)member = *(const int *)value;
     else
-      *(int64_t *)member = *(const int64_t *)value;
+      dfgnn__field_set_whole(field, member, dfgnn__field_whole(field, value));
   }
   found.cold = is_cold(row);
   if (!status && found.op == DFGNN_OP_PROGRAM)
@@ -106,10 +102,8 @@ static uint64_t fold_fields(uint64_t h, const dfgnn_measurement *row,
     if (field->kind == DFGNN_FIELD_NAME) {
       const char *name = *(const char *const *)value;
       h = dfgnn__fold_text(h, name ? name : "");
-    } else if (field->kind == DFGNN_FIELD_INT)
-      h = dfgnn__fold(h, (uint64_t) * (const int *)value);
-    else
-      h = dfgnn__fold(h, (uint64_t) * (const int64_t *)value);
+    } else
+      h = dfgnn__fold(h, (uint64_t)dfgnn__field_whole(field, value));
   }
   return h;
 }

@@ -58,10 +58,8 @@ static void write_problem(FILE *file, const dfgnn_measurement *row) {
     if (dfgnn__field_is_left_out(field, row))
       continue;
     fprintf(file, "%s\"%s\":", comma, field->json ? field->json : field->name);
-    if (field->kind == DFGNN_FIELD_INT)
-      fprintf(file, "%d", *(const int *)value);
-    else if (field->kind == DFGNN_FIELD_INT64)
-      fprintf(file, "%" PRId64, *(const int64_t *)value);
+    if (field->kind == DFGNN_FIELD_INT || field->kind == DFGNN_FIELD_INT64)
+      fprintf(file, "%" PRId64, dfgnn__field_whole(field, value));
     else
       write_text(file, *(const char *const *)value ? *(const char *const *)value
                                                    : "");

@@ -58,9 +58,8 @@ static json_t *field_json(const dfgnn_field *field,
     return json_string(text ? text : "");
   }
   case DFGNN_FIELD_INT:
-    return json_integer(*(const int *)at);
   case DFGNN_FIELD_INT64:
-    return json_integer(*(const int64_t *)at);
+    return json_integer(dfgnn__field_whole(field, at));
   case DFGNN_FIELD_UINT64: /* other readers of JSON do not keep 64 bits exact */
     snprintf(hex, sizeof hex, "%016" PRIx64, *(const uint64_t *)at);
     return json_string(hex);

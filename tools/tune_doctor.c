@@ -177,12 +177,6 @@ static void note(char text[MISS_LENGTH], const char *name, const char *there,
 }
 
 /* Lists the fields in which a measurement does not match the wanted one. */
-/* The value of a field that is a whole number. */
-static long long whole(const dfgnn_field *field, const void *value) {
-  return field->kind == DFGNN_FIELD_INT ? *(const int *)value
-                                        : *(const int64_t *)value;
-}
-
 static void note_gates(char text[MISS_LENGTH], const dfgnn_measurement *wanted,
                        const dfgnn_measurement *m) {
   static const char *const no_yes[] = {"no", "yes"};
@@ -202,8 +196,9 @@ static void note_gates(char text[MISS_LENGTH], const dfgnn_measurement *wanted,
       note(text, field->word, no_yes[!!*(const int *)there],
            no_yes[!!*(const int *)here]);
     } else {
-      snprintf(x, sizeof x, "%lld", whole(field, there));
-      snprintf(y, sizeof y, "%lld", whole(field, here));
+      snprintf(x, sizeof x, "%lld",
+               (long long)dfgnn__field_whole(field, there));
+      snprintf(y, sizeof y, "%lld", (long long)dfgnn__field_whole(field, here));
       note(text, field->word, x, y);
     }
   }
