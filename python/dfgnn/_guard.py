@@ -32,7 +32,7 @@ from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
 LEAST, MOST = 3, 6  # timed steps of each path
-FEW, FAR = 2, 2.  # so few decide for kernels that are so many times as fast
+FEW, FAR = 2, 2.  # so few tell kernels that are so many times as fast
 RUN = 4  # steps of a path in a row; the first of them finds memory, untimed
 MOST_STEPS = WARM + 2 * RUN * (MOST // (RUN - 1) + 1)  # until one is chosen
 MOST_CALLS = 64  # of a layer in a step
@@ -261,11 +261,11 @@ class _Sample:
         return forward / self.rows, None if back is None else back / self.rows
 
 
-def _enough(ratios):
+def _enough(ratios, few=MOST):
     """Whether ratios of times, side by side, tell which path is faster."""
     return len(ratios) >= MOST or len(ratios) >= LEAST and (
         min(ratios) > CLEAR or max(ratios) < 1 / CLEAR) or \
-        len(ratios) >= FEW and max(ratios) < 1 / FAR
+        len(ratios) >= few and max(ratios) < 1 / FAR
 
 
 def _accumulator(leaf):
@@ -279,8 +279,9 @@ def _accumulator(leaf):
 class Race:
     """The steps of one layer, with gradients or without."""
 
-    def __init__(self, words):
+    def __init__(self, words, few):
         self.words = words  # of a time by the own path, and by kernels
+        self.few = few  # timed steps decide that kernels are FAR faster
         self.steps = 0
         self.since = None  # when it was first begun
         self.held = False  # lost by kernels while better ones are compiled
@@ -376,7 +377,7 @@ class Race:
             return
         if min(ratios) > CLEAR and self._compiles():
             self.held = True
-        if self.held or not _enough(ratios):
+        if self.held or not _enough(ratios, self.few):
             return
         clear = len(ratios) < MOST
         if statistics.median(ratios) <= MARGIN:
@@ -463,7 +464,7 @@ class Guard:
     """Watches the first steps of one layer."""
 
     words = "by its library's own path", "by kernels"
-    rows = ROWS
+    rows, few = ROWS, FEW
 
     def __init__(self, group=None):
         self.group = Guards() if group is None else group
@@ -499,7 +500,7 @@ class Guard:
     def _timed(self, recorded, parts, tensors, forward, layer, args, kwargs):
         race = self.races.get(recorded)
         if race is None:
-            race = self.races[recorded] = Race(self.words)
+            race = self.races[recorded] = Race(self.words, self.few)
         sample = race.sample(tensors)
         if race.steps == WARM + 1 and \
                 race.may_be_too_large(tensors, self.rows):
@@ -566,7 +567,7 @@ class Compilation(Guard):
     makes it, once its layers have their paths."""
 
     words = "as torch.compile makes it", "as it is"
-    rows = 0  # kernels run in both
+    rows, few = 0, LEAST  # kernels run in both; new sizes compile again
 
     def __init__(self, model, layers):
         super().__init__()
