@@ -316,7 +316,7 @@ def _watch(report):
     group = Guards()
     for layer in (*report.swapped, *report.already, *report.traced):
         guard = report._guards[layer.name] = Guard(group)
-        report.model.get_submodule(layer.name)._dfgnn_guard = guard
+        report._module(layer).__dict__["_dfgnn_guard"] = guard
 
 
 def _adapted(library, name, subject):

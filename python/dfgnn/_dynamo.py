@@ -17,6 +17,7 @@ from operator import is_
 import torch
 
 from ._fx import line_of
+from ._modes import untraced
 from ._names import outside_of
 from ._trace import TraceError
 from ._trace_errors import is_users
@@ -193,7 +194,7 @@ class Function:
         if self.there:
             _thread.quiet = True
             try:
-                return self.run(*args)
+                return _run(self.run, *args)
             except BackendCompilerFailed as error:
                 if type(error.inner_exception) is not _Later:
                     raise
@@ -292,6 +293,14 @@ def _entries(function):
         return []
 
 
+@untraced
+def _run(run, *args):
+    """run(*args), whatever stance torch.compile is to take to the user's
+    graphs."""
+    with torch.compiler.set_stance("default"):
+        return run(*args)
+
+
 def look(function, make, *args):
     """The result of make(module) for the graph of a call that does not run."""
     def stop(module):
@@ -318,7 +327,7 @@ def _compiled(run, make, args, **options):
                            if hasattr(config, k)}), \
                 shapes.patch(use_duck_shape=False):
             warnings.filterwarnings("ignore", module=r"torch\._dynamo")
-            return run(*args)
+            return _run(run, *args)
     except BackendCompilerFailed as error:
         if isinstance(error.inner_exception, TraceError):
             raise TraceError(str(error.inner_exception)) from None

@@ -33,32 +33,58 @@ def over(maker, kind):
 def compared(kind):
     """The method of a class or its bases that does more with the class of its
     module than read an attribute (`type(self) is Mine`), which would be another
-    over it; None if none does."""
-    for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in _LIBRARIES:
-            continue
-        for name, value in vars(base).items():
-            value = getattr(value, "__func__", value)
-            if not name.startswith("__") and isinstance(
-                    value, types.FunctionType) and \
-                    not {"type", "__class__"}.isdisjoint(
-                        value.__code__.co_names) and _compares(value.__code__):
-                return f"{base.__name__}.{name}"
+    over it; None if none does.  A class method that no other method names is
+    called by the class, and may."""
+    methods = [(f"{base.__name__}.{name}", name, isinstance(value, classmethod),
+                code, module) for base in kind.__mro__
+               if base.__module__.partition(".")[0] not in _LIBRARIES
+               for name, value in vars(base).items()
+               if not name.startswith("__") for code, module in _codes(value)]
+    called = {name for *_, of_class, code, _ in methods if not of_class
+              for name in code.co_names}
+    for place, name, of_class, code, module in methods:
+        uses = set(_uses(code, module, of_class)) - _READS
+        if uses and (not of_class or name in called or uses & _WRITES):
+            return place
     return None
 
 
-def _compares(code):
+_READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
+_WRITES = {"STORE_ATTR", "DELETE_ATTR", "COPY", "DUP_TOP"}
+_METHODS = (types.FunctionType, classmethod, staticmethod, property,
+            functools.cached_property)
+
+
+def _codes(value):
+    """(code, the name of its first argument) of a method, of what its decorators
+    wrap, and of the functions inside."""
+    waiting = [(value, None)]
+    for one, first in waiting:
+        if isinstance(one, types.CodeType):
+            first = first or "".join(one.co_varnames[:1])
+            yield one, first
+            waiting += [(constant, first) for constant in one.co_consts]
+        elif isinstance(one, _METHODS):
+            waiting += [(getattr(one, name, None), None) for name in (
+                "__code__", "__func__", "__wrapped__", "fget", "fset", "func")]
+
+
+def _uses(code, module, of_class):
+    """The steps that follow each place where code has the class of a module, or
+    the module is a class."""
+    if not of_class and {"type", "__class__"}.isdisjoint(code.co_names):
+        return
     steps = [(s.opname.partition("_BORROW")[0], s.argval)
              for s in dis.get_instructions(code)
              if s.opname not in ("CACHE", "PRECALL", "PUSH_NULL")]
-    module = ("LOAD_FAST", *code.co_varnames[:1])
     for at, step in enumerate(steps):
-        of = steps[at - 1:at] == [("LOAD_GLOBAL", "type")] and 2 or \
-            steps[at + 1:at + 2] == [("LOAD_ATTR", "__class__")] and 2
-        if step == module and of and not steps[at + of][0].startswith(
-                ("LOAD_ATTR", "LOAD_METHOD")):
-            return True
-    return False
+        if step not in (("LOAD_FAST", module), ("LOAD_DEREF", module)):
+            continue
+        if of_class:
+            yield steps[at + 1][0]
+        elif steps[at - 1:at] == [("LOAD_GLOBAL", "type")] or \
+                steps[at + 1:at + 2] == [("LOAD_ATTR", "__class__")]:
+            yield steps[at + 2][0]
 
 
 def own(kind, maker):

@@ -353,21 +353,54 @@ class Counted(Own):
         return x_j
 
 
+class CountedByClass(Fixed):
+    calls = 0
+
+    @classmethod
+    def count(cls):
+        cls.calls += 1
+
+    def forward(self, e, x):
+        self.count()
+        return self.propagate(e, x=x) * CountedByClass.calls
+
+
+class Numbered(Fixed):
+    numbers = {}
+
+    @classmethod
+    def number(cls):
+        return cls.numbers.setdefault(cls, len(cls.numbers))
+
+    def forward(self, e, x):
+        return self.propagate(e, x=x) * (1 + self.number())
+
+
+class ComparesInProperty(Fixed):
+    @property
+    def gain(self):
+        return 2 if any(type(self) is kind for kind in (Own, Fixed)) else 1
+
+    def forward(self, e, x):
+        return self.propagate(e, x=x) * self.gain
+
+
 class Scatters(torch.nn.Module):
     def forward(self, e, x):
         return scatter(x[e[0]], e[1], dim_size=N, reduce="max") * (
             1 if type(self) == Scatters else 2)
 
 
-@pytest.mark.parametrize("kind", [Compares, ComparesInForward, Counted,
-                                  Scatters])
+@pytest.mark.parametrize("kind", [
+    Compares, ComparesInForward, Counted, CountedByClass, Numbered,
+    ComparesInProperty, Scatters])
 def test_a_layer_that_compares_its_class_keeps_it(kind):
     layer, e, x = kind().double(), edges(), torch.randn(N, W).double()
     fast, report = accelerated(layer, guard=False)
     for k in range(3):
         expected = layer(e, x=x)
-        if kind is Counted:
-            Counted.calls -= 1
+        if hasattr(kind, "calls"):
+            kind.calls -= 1
         same([fast(e, x=x)], [expected])
     assert type(fast) is kind
     assert not report.kept or "compares its class" in str(report)
@@ -377,12 +410,40 @@ def test_a_layer_that_reads_of_its_class_does_not_compare_it():
     class Reads(Own):
         gain = 2.0
 
+        @classmethod
+        def made(cls, *args):  # which no method calls
+            return cls(*args)
+
         def message(self, x_j):
             return x_j * type(self).gain * len(self.__class__.__name__)
     layer, e, x = Reads().double(), edges(), torch.randn(N, W).double()
     fast, report = accelerated(layer)
     same([fast(e, x=x)], [layer(e, x=x)])
     assert not report.kept
+
+
+class Frozen(Fixed):
+    """Forbids writes, and says of no layer whether it is another."""
+    __hash__ = torch.nn.Module.__hash__
+
+    def __eq__(self, other):
+        raise TypeError
+
+    def __setattr__(self, name, value):
+        if "lin" in self.__dict__.get("_modules", ()):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+@pytest.mark.parametrize("stance", [{"stance": "fail_on_recompile"},
+                                    {"skip_guard_eval_unsafe": True}], ids=str)
+def test_writes_that_are_forbidden_and_stances_are_the_users(stance):
+    layer, e, x = Frozen().double(), edges(), torch.randn(N, W).double()
+    fast, report = accelerated(layer)
+    with torch.compiler.set_stance(**stance):
+        for given in x, x[:, None], x:
+            same([fast(e, x=given)], [layer(e, x=given)])
+    assert report.traced and not report.kept
 
 
 def _edge_less(self, x, edge_index):

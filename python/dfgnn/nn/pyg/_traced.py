@@ -6,7 +6,6 @@ which there is no graph by PyG's own path."""
 import functools
 import sys
 import threading
-import weakref
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -16,6 +15,7 @@ from ... import _dynamo
 from ..._checks import ShapeError
 from ..._modes import compiling
 from ..._over import compared, over
+from ..._remember import keep
 from ..._trace import TraceError
 from ...errors import InvalidError, UnsupportedError
 from ...graph import Graph
@@ -42,14 +42,11 @@ class State:
         self.steps = None  # the Steps that served its latest call
 
 
-_states = weakref.WeakKeyDictionary()
-
-
 def state(layer):
-    record = _states.get(layer)
+    things = keep(layer)
+    record = things.get(State)
     if record is None:
-        record = _states.setdefault(
-            layer, State(type(layer).__name__))
+        record = things.setdefault(State, State(type(layer).__name__))
     return record
 
 
