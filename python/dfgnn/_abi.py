@@ -16,7 +16,6 @@ FOLDERS = (os.path.join(_HERE, "include"),
            os.path.join(_HERE, "..", "..", "include"))
 HEADERS = ("dfgnn_types.h", "dfgnn.h", "dfgnn_graph.h", "dfgnn_tune.h",
            "dfgnn_program.h", "dfgnn_mlp.h", "dfgnn_operator.h", "dfgnn_xla.h")
-SCALE_DEFAULT = float("-inf")
 
 
 def _read():
@@ -154,8 +153,6 @@ PROGRESS, STOP = (dict(globals()["TuneOptions"]._fields_)[name]
 
 _STATUS = numbers("dfgnn_status", "DFGNN_")
 OK = _STATUS["ok"]
-ERROR_INVALID = _STATUS["error_invalid"]
 ERROR_MEMORY = _STATUS["error_memory"]
 ERROR_NOT_TUNED = _STATUS["error_not_tuned"]
 ERROR_UNSUPPORTED = _STATUS["error_unsupported"]
-ERROR_INTERRUPTED = _STATUS["error_interrupted"]

@@ -105,6 +105,22 @@ def test_the_last_of_several_loops_gives_its_weight(place):
           layer(x, once, torch.tensor([1.0, 3.0, 2.0], device=place)), 1e-6)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edges_that_a_layer_keeps_serve_all_calls(weighted):
+    theirs, mine = pair("GCNConv", IN, OUT, cached=True)
+    edges, x = random_edges(N, N, 40), torch.randn(N, IN)
+    weight = torch.rand(edges.size(1))
+    kept = theirs(x, edges, weight if weighted else None)
+    close(mine(x, edges, weight if weighted else None), kept, 1e-5)
+    others = edges.flip(0)
+    for layer in (theirs, mine, theirs, mine):
+        close(layer(x, others), kept, 1e-5)
+        close(layer(x, others, weight), kept, 1e-5)
+        with torch.autocast("cpu", torch.bfloat16):
+            close(layer(x, others).float(), kept, 3e-2)
+        layer.cached = False
+
+
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
 @pytest.mark.parametrize("fill_value", ["mean", "add", "max", 0.5])
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])

@@ -102,7 +102,7 @@ class Conv(nn.Module):
         raise NotImplementedError
 
     def keep(self, arguments):
-        """Keeps the arguments of __init__() as attributes, beside those that
+        """Keeps the arguments of __init__() as attributes, except those that
         become parameters and modules."""
         for name in arguments.keys() - {"self", "__class__", "kwargs", "aggr",
                                         "bias", "act", "beta"}:

@@ -24,31 +24,29 @@ def gcn(state, x, edge_index, edge_weight=None):
     sums(state)
     x, sizes = single(x)
     loops = state["add_self_loops"]
-    if state["cached"] or state.get("_cached_edge_index") is not None:
-        graph, edge_weight = _cached(state, edge_index, sizes)
+    pygs = "inspector" in state  # a layer of PyG's
+    kept = state["_cached_edge_index" if pygs else "_cached"]
+    if state["cached"] or kept is not None:
+        graph, edge_weight = _cached(kept, pygs, edge_index, sizes, loops)
     elif edge_weight is None:
         graph = graph_of(edge_index, sizes, loops)
     else:
         graph, edge_weight = _normalized(
             graph_of(edge_index, sizes), edge_weight, loops,
-            2.0 if state["improved"] else 1.0,
-            "inspector" in state)  # a layer of PyG's
+            2.0 if state["improved"] else 1.0, pygs)
     return run(graph, _gcn, (), x, product(state, "lin"), own(state, "bias"),
                edge_weight)
 
 
-def _cached(state, edge_index, sizes):
-    """(graph, weights of its edges or None) that a call before kept."""
-    if not known(edge_index):
+def _cached(kept, pygs, edge_index, sizes, loops):
+    """(graph, weights of its edges or None) that a call before kept; pygs:
+    whether they have the loops."""
+    if kept is None or not known(edge_index):
         raise Other
-    pygs, loops = "inspector" in state, state["add_self_loops"]
-    cached = state["_cached_edge_index" if pygs else "_cached"]
-    if cached is None:
-        if pygs or state["_graph"] is None:
-            raise Other
-        return graph_of(state["_graph"], sizes, loops), None
-    edges, weight = cached
+    edges, weight = kept
     graph = graph_of(edges, sizes, loops and not pygs)
+    if weight is None and not pygs:
+        return graph, None
     if loops and not pygs:
         weight = graph.to_looped_edges(weight)
     _check_weights(graph, weight)

@@ -70,14 +70,14 @@ class GCNConv(_Static):
                              "the graph when no on-the-fly normalization is "
                              "applied")
         self.keep(locals())
-        self._cached = self._graph = None
+        self._cached = None
         self.lin = Linear(in_channels, out_channels, False, "glorot")
         self.register_parameter("bias", parameter(bias, out_channels))
         self.reset_parameters()
 
     def reset_parameters(self):
         super().reset_parameters()
-        self._cached = self._graph = None
+        self._cached = None
 
     def _normalized(self, edges, x, edge_weight):
         """(edges, the weight of each edge and then of each loop)."""
@@ -107,9 +107,10 @@ class GCNConv(_Static):
 
     def _by_degrees(self, edges, x):
         """Sums without edge weights, whose scales follow from the graph."""
-        num_nodes = x.size(0)
-        if self.cached and not compiling():
-            edges = self._graph = self._graph or as_graph(edges, num_nodes)
+        if self.cached and self._cached is None and not compiling():
+            self._cached = as_graph(edges, x.size(0)), None
+        if self._cached is not None:
+            edges = self._cached[0]
         h = self.lin(x)
         # PyG scales in the type of x, which autocast has not cast
         return gcn(edges, h, self.add_self_loops).to(
@@ -137,8 +138,9 @@ class GCNConv(_Static):
                                                   x.size(self.node_dim))
         shape = self.shape_of(x)
         heads = shape.enter(x)
-        if self.normalize and edge_weight is None and self._cached is None \
-                and not is_adjacency(edges):
+        if self.normalize and (
+                edge_weight is None and not is_adjacency(edges)
+                if self._cached is None else self._cached[1] is None):
             out = self._by_degrees(edges, heads)
         else:
             out = self._by_weights(edges, heads, edge_weight)
