@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/common/accuracy.h"
+#include "kernels/reference/number.h"
 #include "lib/plan.h"
 #include "tests/common/answer.h"
 #include "tests/common/hubs.h"
@@ -289,6 +290,13 @@ TEST(the_bound_is_what_the_header_says) {
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_F32, 7, 0, 0, 1000), 0);
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 0, 1, 1000), 0);
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 3, 1, 1000), 3);
+}
+
+/* Any result is right then, where a NaN would call all of them wrong. */
+TEST(a_product_with_an_infinite_factor_has_an_infinite_variance) {
+  const double a[] = {INFINITY, 1}, b[] = {2, -1};
+  for (int roundings = 0; roundings < 3; roundings++)
+    ck_assert_double_infinite(num_dot(a, b, 2, roundings).fixed);
 }
 
 TEST_MAIN("accuracy", .timeout = 120)
