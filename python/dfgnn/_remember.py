@@ -18,7 +18,8 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def stamp(tensor):
-    """The version of a tensor and where its memory is.
+    """The version of a tensor, where its memory is, and its shape, which
+    ``tensor.data = part`` changes alone.
 
     Writes through ``.data``, DLPack or NumPy count in no version.  With
     DFGNN_CHECK=edges the stamp of integers holds their bytes, too.
@@ -26,9 +27,9 @@ def stamp(tensor):
     if type(tensor) not in PLAIN or tensor.layout is not torch.strided:
         return tensor._version, 0
     if _BY_CONTENT and not tensor.is_floating_point():
-        return tensor._version, tensor.data_ptr(), \
+        return tensor._version, tensor.data_ptr(), tensor.shape, \
             tensor.detach().cpu().numpy().tobytes()
-    return tensor._version, tensor.data_ptr()
+    return tensor._version, tensor.data_ptr(), tensor.shape
 
 
 def is_stamped(tensor, known):
@@ -36,7 +37,7 @@ def is_stamped(tensor, known):
     now = stamp(tensor)
     if now == known:
         return True
-    if len(now) == len(known) == 3 and now[:2] == known[:2]:
+    if len(now) == len(known) == 4 and now[:3] == known[:3]:
         raise RuntimeError(
             f"DFGNN_CHECK=edges: a tensor {list(tensor.shape)} that a graph "
             "was made of was written to in a way that torch does not count "
