@@ -110,9 +110,12 @@ const tool_option tool_options[OPTION_COUNT] = {
                         FIELD(threads),
                         .least = 1,
                         .most = MOST_THREADS},
-    TEXT(STORE, "store", store, "FILE",
-         "the one store read and written; without it the layers are read and "
-         "the user's store is written"),
+    [OPTION_STORE] = {.name = "store",
+                      .argument = "FILE",
+                      .help = "the one store read and written; without it the "
+                              "layers are read and the user's store is written",
+                      .set = option_store,
+                      FIELD(store)},
     [OPTION_BUDGET] = {.name = "budget",
                        .argument = "TIME",
                        .preset = "10s",

@@ -35,6 +35,16 @@ dfgnn_status option_text(tool_settings *settings, const tool_option *option,
   return DFGNN_OK;
 }
 
+dfgnn_status option_store(tool_settings *settings, const tool_option *option,
+                          const char *text) {
+  if (strchr(text, ':'))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "found '%s', expected one file without a colon: "
+                       "DFGNN_STORE takes several, with colons between them",
+                       text);
+  return option_text(settings, option, text);
+}
+
 dfgnn_status option_effort(tool_settings *settings, const tool_option *option,
                            const char *text) {
   return dfgnn_parse(field_of(settings, option), DFGNN_NAMES_EFFORT, text);

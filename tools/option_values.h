@@ -7,9 +7,10 @@
 
 /* Each parses the text into the option's field.  On failure the message says
  * what was found and what was expected. */
-tool_set_function option_flag; /* the field becomes option->flag */
-tool_set_function option_text; /* kept as it is */
-tool_set_function option_int;  /* from option->least to option->most */
+tool_set_function option_flag;  /* the field becomes option->flag */
+tool_set_function option_text;  /* kept as it is */
+tool_set_function option_store; /* a file */
+tool_set_function option_int;   /* from option->least to option->most */
 tool_set_function option_seed, option_effort;
 tool_set_function option_seconds; /* 500ms, 10s, 2m, 1h */
 tool_set_function option_since;   /* a date, or 12h or 30d ago */

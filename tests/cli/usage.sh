@@ -49,6 +49,10 @@ status 5 dfgnn-tune run "$small" --device cpu --op gat --budget 0.05 \
 says "there is no folder $work/no/folder"
 [ ! -e "$work/no" ] || fail "the folder was made"
 
+promise "a store whose name has a colon is refused by it"
+status 2 dfgnn-tune stat --store "$work/12:30.db"
+says "12:30.db', expected one file without a colon"
+
 promise "a graph that is not there is a failure, not wrong usage"
 status 1 dfgnn-tune explain "$work/none.mtx" --device cpu
 says "none.mtx"
