@@ -185,8 +185,11 @@ static dfgnn_status run_compiler(const char *path, char *const *arguments,
                        strerror(error));
   if (!wait_until(&status, child, dfgnn__seconds() + MOST_S, stop)) {
     end_compiler(child);
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s takes longer than %d s",
-                       path, MOST_S);
+    return stop && atomic_load(stop)
+               ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s was told to stop",
+                             path)
+               : dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                             "%s takes longer than %d s", path, MOST_S);
   }
   if (status == 0)
     return DFGNN_OK;
@@ -209,7 +212,8 @@ static int write_file(int folder, const char *name, const char *text) {
 static int read_file(dfgnn_image *image, int folder, const char *name) {
   struct stat info;
   size_t done = 0;
-  const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd =
+      openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode) &&
       info.st_size > 0 && info.st_size <= DFGNN_KERNEL_MAX_BYTES) {
     image->bytes = (size_t)info.st_size;
