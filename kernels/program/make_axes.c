@@ -44,7 +44,7 @@ int32_t dfgnn__make_slice(dfgnn_dag *dag, int32_t a, int axis, dfgnn_size begin,
     return a;
   int fits = dfgnn__size_add(&end, begin, 1, size) &&
              dfgnn__size_add(&rest, whole, -1, end);
-  if (!fits || begin.constant < 0 ||
+  if (!fits || (!dfgnn__size_named(begin) && begin.constant < 0) ||
       (!dfgnn__size_named(size) && size.constant < 1) ||
       (!dfgnn__size_named(rest) && rest.constant < 0)) {
     dfgnn__dag_fail(dag, DFGNN_ERROR_INVALID,

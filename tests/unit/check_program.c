@@ -271,6 +271,14 @@ TEST(axes_are_not_lost_where_values_vanish) {
           "dst x[5]\nreturn y = cat(0 * x, x)[3:7]\n");
 }
 
+TEST(a_slice_may_begin_where_a_name_says) {
+  static const char *const last = "dst x[D]\nreturn y = x[D-2:D-1]\n";
+  becomes(last, last);
+  dfgnn_dag *gradient;
+  ck_ok(dfgnn__dag_gradient(&gradient, parsed(last), all, all));
+  own_dag(gradient);
+}
+
 TEST(a_sum_over_all_nodes_sees_those_without_edges) {
   static const char *const kept = "dst x\n"
                                   "return y = sum_all(where((0 < degree(dst)), "
