@@ -75,6 +75,13 @@ int32_t dfgnn__make_cat(dfgnn_dag *dag, int count, const int32_t *parts) {
   dfgnn_size total = dfgnn__size(0);
   if (count == 1)
     return parts[0];
+  int32_t full[DFGNN_DAG_CAT]; /* without the zeros beside a whole slice */
+  int filled = 0;
+  for (int i = 0; i < count && count <= DFGNN_DAG_CAT; i++)
+    if (!dfgnn__size_is(at(dag, parts[i])->shape[2], 0))
+      full[filled++] = parts[i];
+  if (filled && filled < count)
+    return dfgnn__make_cat(dag, filled, full);
   set_numbers(&node);
   for (int i = 0; i < count; i++) {
     const dfgnn_node *part = at(dag, parts[i]);

@@ -33,7 +33,7 @@ static void declare(parser *p, dfgnn_place place) {
     token name = dfgnn__parse_name(p, "the name of an input");
     dfgnn_port port = {.place = place};
     memcpy(port.name, name.text, sizeof port.name);
-    port.rank = dfgnn__parse_shape(p, port.shape);
+    port.rank = dfgnn__parse_shape(p, port.shape, 1);
     if (dfgnn__parse_failed(p))
       return;
     int32_t node = dfgnn__dag_input(p->dag, &port);
@@ -53,7 +53,7 @@ static void spread_output(parser *p, dfgnn_port *port, const token *at) {
     return;
   }
   dfgnn__parse_advance(p);
-  port->rank = dfgnn__parse_shape(p, shape);
+  port->rank = dfgnn__parse_shape(p, shape, 1);
   if (dfgnn__parse_failed(p))
     return;
   if (dfgnn__place_join(place, declared) != declared)

@@ -64,8 +64,9 @@ token dfgnn__parse_name(parser *p, const char *what);
 /* The value of a name; NULL: it has none. */
 variable *dfgnn__parse_find(const parser *p, const char *name);
 void dfgnn__parse_define(parser *p, const token *name, int32_t node);
-/* [H,D] after a name or place, or nothing: returns the number of axes. */
-int dfgnn__parse_shape(parser *p, dfgnn_size *shape);
+/* [H,D] after a name or place, or nothing: returns the number of axes, of which
+ * none is smaller than `least`. */
+int dfgnn__parse_shape(parser *p, dfgnn_size *shape, int least);
 int32_t dfgnn__parse_value(parser *p);
 
 #endif

@@ -87,7 +87,7 @@ static dfgnn_size dfgnn__parse_size(parser *p) {
   return size;
 }
 
-int dfgnn__parse_shape(parser *p, dfgnn_size *shape) {
+int dfgnn__parse_shape(parser *p, dfgnn_size *shape, int least) {
   dfgnn_size sizes[DFGNN_DAG_AXES];
   int rank = 0;
   for (int i = 0; i < DFGNN_DAG_AXES; i++)
@@ -102,9 +102,10 @@ int dfgnn__parse_shape(parser *p, dfgnn_size *shape) {
       break;
     }
     sizes[rank] = dfgnn__parse_size(p);
-    if (!dfgnn__size_named(sizes[rank]) && sizes[rank].constant < 1)
-      dfgnn__parse_fail(p, &at, "found an axis of size %d, expected at least 1",
-                        sizes[rank].constant);
+    if (!dfgnn__size_named(sizes[rank]) && sizes[rank].constant < least)
+      dfgnn__parse_fail(p, &at,
+                        "found an axis of size %d, expected at least %d",
+                        sizes[rank].constant, least);
     rank++;
   } while (!dfgnn__parse_failed(p) && dfgnn__parse_accept(p, ","));
   dfgnn__parse_expect(p, "]", "after a shape");
@@ -121,7 +122,7 @@ static dfgnn_word word_of(parser *p) {
     if (word.place >= 0)
       dfgnn__parse_advance(p);
     word.is_shape = 1;
-    word.rank = dfgnn__parse_shape(p, word.shape);
+    word.rank = dfgnn__parse_shape(p, word.shape, 0);
     return word;
   }
   word.node = dfgnn__parse_value(p);

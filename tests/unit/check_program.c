@@ -1,6 +1,7 @@
 /* The text of edge programs, their normal form and their gradients. */
 #include "tests/unit/fixture.h"
 
+#include "dfgnn_program.h"
 #include "kernels/program/lower.h"
 #include "kernels/program/make.h"
 
@@ -277,6 +278,18 @@ TEST(a_slice_may_begin_where_a_name_says) {
   dfgnn_dag *gradient;
   ck_ok(dfgnn__dag_gradient(&gradient, parsed(last), all, all));
   own_dag(gradient);
+}
+
+TEST(the_gradient_of_a_slice_that_is_whole_has_no_zeros_beside_it) {
+  static const dfgnn_edge_size two = {"D", 2};
+  dfgnn_edge_program *program, *gradient, *sized;
+  ck_ok(dfgnn_edge_program_create(&program, "src x[D]; y = tanh(x)[:2]"));
+  ck_ok(dfgnn_edge_program_gradient(&gradient, program, NULL, NULL));
+  ck_ok(dfgnn_edge_program_sized(&sized, gradient, &two, 1));
+  ck_assert_ptr_null(strstr(dfgnn_edge_program_text(sized), "cat"));
+  dfgnn_edge_program_destroy(sized);
+  dfgnn_edge_program_destroy(gradient);
+  dfgnn_edge_program_destroy(program);
 }
 
 TEST(a_sum_over_all_nodes_sees_those_without_edges) {
