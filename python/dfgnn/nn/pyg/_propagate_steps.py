@@ -1,10 +1,14 @@
 """The steps made of the graph of a layer's propagate() or edge_updater(): programs,
 and torch's calls between them."""
 
+import operator
+import re
+
 import torch
 
 from ..._fx import Notes, source_of
 from ..._nodes import EDGES
+from ..._step_times import tensors_in
 from ..._steps import staged
 from ..._trace import TraceError
 from ._edges import graph_made_of
@@ -93,6 +97,7 @@ class Programs:
             n for n in module.graph.nodes if n.op == "placeholder")
             if source_of(node).startswith("L['kwargs']") or getattr(
                 node.meta["example_value"], "requires_grad", False)}
+        self.apart = _apart(module)
         self.numbers = numbers_of(module)
         self.sources = [source_of(n) for n in module.graph.nodes
                         if n.op == "placeholder"]
@@ -118,13 +123,38 @@ class Programs:
         graph = self.sizes.graph(args, args[self.edges])
 
         def fetch(key):
-            if key[0] == "given":
-                return args[key[1]]
+            if key[0] == "given":  # of those apart it is None, and not zeros
+                x = args[key[1]]
+                return x.detach() if key[1] in self.apart else x
             raise TraceError("an index is used as numbers")
         return (steps or self.steps).run(graph, fetch)
 
     def probe(self, args):
         self.steps.probe(self.sizes.graph(args, args[self.edges]))
+
+
+def _has_real(node):
+    """Whether a gradient may lead to the value of a node."""
+    return any(x.is_floating_point() or x.is_complex() for x in tensors_in(
+        node.meta.get("example_value", torch.ones(()))))
+
+
+def _apart(module):
+    """The numbers of the placeholders to which no gradient of the results leads,
+    as autograd follows calls."""
+    followed, nodes = set(), module.graph.nodes
+    for node in reversed(nodes):
+        name = node.target if isinstance(node.target, str) else getattr(
+            node.target, "__name__", "")
+        writes = re.search("[^_]_$", name) or name == "setitem" or \
+            name.startswith("i") and hasattr(operator, name) or \
+            not {"inplace", "out"}.isdisjoint(node.kwargs)
+        ends = re.search("^detach$|^new_|_like$", name) or not _has_real(node)
+        if writes or node.op == "output" or node in followed and not ends:
+            followed.update(node.all_input_nodes)
+    return {k for k, node in enumerate(
+        n for n in nodes if n.op == "placeholder")
+        if node not in followed and _has_real(node)}
 
 
 def numbers_of(module):
