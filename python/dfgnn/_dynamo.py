@@ -8,6 +8,7 @@ import dis
 import functools
 import logging
 import os
+import random
 import threading
 import traceback
 import types
@@ -27,6 +28,7 @@ try:
     from torch._dynamo import config
     from torch._dynamo.exc import (
         BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException)
+    from torch._dynamo.symbolic_convert import InstructionTranslator
     from torch.fx.experimental import _config as shapes
     AVAILABLE = hasattr(config, "recompile_limit")
     if AVAILABLE and not torch.cuda.device_count():
@@ -96,6 +98,12 @@ def _check_code():
     guard on a missing attribute, nor on what __dict__ holds.  It deletes an
     attribute that was set before once more: _Deletes names those of a layer,
     which have to be there when it looks."""
+    calls = getattr(getattr(InstructionTranslator.current_tx(), "output", None),
+                    "random_calls", ())
+    if any(getattr(draw, "__self__", None) is not random._inst
+           for draw, *_ in calls):
+        raise TraceError("random numbers are those of a random.Random, of which "
+                         "torch.compile draws the first again")
     context = torch._guards.TracingContext.try_get()
     methods, known = getattr(_thread, "deletes", None) or ((), ())
     codes = [c for c in getattr(context, "previously_inlined_functions", ())
