@@ -2,6 +2,7 @@
 those whose graph comes again, once a problem and machine, from which later
 plans are chosen."""
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -97,12 +98,22 @@ class Kernels:
     def ready(self):
         return library().dfgnn_tune_prepared(self.pointer)
 
+    def release(self):
+        """Ends what is compiled; a fork has no thread that could end."""
+        pointer, self.pointer = self.pointer, None
+        if pointer and self.process == _device.process:
+            library().dfgnn_tune_release(pointer)
+
     def __del__(self, ending=sys.is_finalizing):
-        # at exit the names of modules are gone; a fork has no thread that
-        # could end
-        if not ending() and self.pointer and \
-                self.process == _device.process:
-            library().dfgnn_tune_release(self.pointer)
+        if not ending():  # the names of modules are gone then
+            self.release()
+
+
+@atexit.register
+def _release():
+    """A compiler whose memory ends with the process crashes in its threads."""
+    for kernels in list(Kernels.alive):
+        kernels.release()
 
 
 def compiling():

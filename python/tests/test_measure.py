@@ -129,6 +129,30 @@ def test_the_batches_of_a_loader_are_measured_once():
     assert measured == 1
 
 
+def test_kernels_that_are_compiled_at_exit_are_released_before():
+    """Threads of a compiler crash where its memory ends before them."""
+    done = subprocess.run([sys.executable, "-c", """
+import ctypes, torch, dfgnn
+from dfgnn import _abi, _measure
+from dfgnn._library import library
+release = library().dfgnn_tune_release
+class Library:
+    def __getattr__(self, name):
+        return getattr(library(), name)
+    def dfgnn_tune_release(self, pointer):
+        print("released", pointer.value is not None)
+        release(pointer)
+_measure.library = lambda: Library()
+graph = dfgnn.as_graph(torch.tensor([[0, 1], [1, 0]]), 2)
+x = torch.rand(2, 1, 4)
+dfgnn.gt_attention(graph, x, x, x)
+call, = next(iter(graph.handle.recipes.values())).calls.values()
+kernels = _measure.Kernels(graph.handle, call.plan.wanted)
+kernels.kept = kernels  # as by what lives as long as the process
+"""], stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == "released True\n"
+
+
 def test_graphs_of_two_calls_prepare_kernels_once(monkeypatch):
     """As the blocks of a sampler in a model of two layers, which end before
     they measure."""
