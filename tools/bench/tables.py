@@ -19,7 +19,7 @@ import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/selection.md", "docs/clients.md",
-         "docs/programs.md"]
+         "docs/programs.md", "docs/relations.md"]
 GRAPHS = ("cora citeseer pubmed pattern cluster mnist cifar10 voc coco arxiv ppa proteins "
           "reddit_comm reddit_rand").split()
 CLASSES = {"batches": GRAPHS[3:9], "small full graphs": GRAPHS[:3], "super nodes": GRAPHS[9:]}
@@ -376,8 +376,8 @@ def clients():
 
 def filled(text):
     """The text of a document with its tables anew."""
-    return re.sub(r"(<!-- table (\w+) -->\n\n).*?<!-- end -->",
-                  lambda m: f"{m[1]}{TABLES[m[2]]()}\n<!-- end -->", text, flags=re.S)
+    return re.sub(r"(<!-- table (\w+) -->\n).*?<!-- end -->",
+                  lambda m: f"{m[1]}\n{TABLES[m[2]]()}\n<!-- end -->", text, flags=re.S)
 
 
 def main(arguments):
