@@ -31,7 +31,8 @@ _SETTLED = ("forced", "pinned", "exact", "paper")
 enabled = os.environ.get("DFGNN_MEASURE", "") != "0"
 _lock = threading.Lock()
 _measured = set()  # (device, problem) of this process
-_prepared = set()  # the same of those whose kernels were once asked for
+# whether graphs call a third time, of those whose kernels were once asked for
+_prepared = {}
 
 
 def measure(on: bool = True) -> bool:
@@ -162,12 +163,14 @@ class Again:
         if self._is_known(plan, device) \
                 and time.monotonic() - self.since < YOUNG_S:
             return self
+        key = device, bytes(plan.wanted)
+        if self.calls >= CALLS:
+            _prepared[key] = True
         if self.kernels is None:
             # batches whose graphs end before they measure need kernels once
-            key = device, bytes(plan.wanted)
-            if self.calls < CALLS and key in _prepared:
+            if _prepared.get(key) is False:
                 return self
-            _prepared.add(key)
+            _prepared.setdefault(key, False)
             self.kernels = Kernels(handle, plan.wanted)
         if self.calls < CALLS or not self.kernels.ready():
             return self

@@ -24,7 +24,7 @@ N, D = 300, 8
 def measuring(store, monkeypatch):
     """Contexts of the test's own, with a store of its own."""
     monkeypatch.setattr(_measure, "_measured", set())
-    monkeypatch.setattr(_measure, "_prepared", set())
+    monkeypatch.setattr(_measure, "_prepared", {})
     monkeypatch.setattr(_measure, "enabled", True)
     monkeypatch.setattr(_measure, "MOST_S", 60.)  # the machine may be busy
 
@@ -127,6 +127,20 @@ def test_the_batches_of_a_loader_are_measured_once():
             attend(graph, tensors)
         measured += "exact" in sources(graph)
     assert measured == 1
+
+
+def test_graphs_of_three_calls_are_measured_once_kernels_are_compiled(
+        monkeypatch):
+    """Which takes longer than the first of them live, and a call at least."""
+    tensors, prepared, call = inputs(), preparations(monkeypatch), [0]
+    monkeypatch.setattr(_measure.Kernels, "ready", lambda self: call[0] > 9
+                        and len(prepared) == before and self is prepared[-1])
+    for seed in range(20, 26):
+        graph = graph_of(seed, 2500)
+        for _ in range(3):
+            call[0], before = call[0] + 1, len(prepared)
+            attend(graph, tensors)
+        assert ("exact" in sources(graph)) == (seed == 23)
 
 
 def test_kernels_that_are_compiled_at_exit_are_released_before():
