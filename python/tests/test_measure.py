@@ -131,7 +131,7 @@ def test_the_batches_of_a_loader_are_measured_once():
 
 def test_graphs_of_three_calls_are_measured_once_kernels_are_compiled(
         monkeypatch):
-    """Which takes longer than the first of them live, and a call at least."""
+    """Compiling takes longer than the first of them live, and a call at least."""
     tensors, prepared, call = inputs(), preparations(monkeypatch), [0]
     monkeypatch.setattr(_measure.Kernels, "ready", lambda self: call[0] > 9
                         and len(prepared) == before and self is prepared[-1])
@@ -168,8 +168,7 @@ kernels.kept = kernels  # as by what lives as long as the process
 
 
 def test_graphs_of_two_calls_prepare_kernels_once(monkeypatch):
-    """As the blocks of a sampler in a model of two layers, which end before
-    they measure."""
+    """Blocks of a sampler end before they measure, in a model of two layers."""
     tensors, prepared = inputs(), preparations(monkeypatch)
     for seed in range(4):
         graph = graph_of(seed)

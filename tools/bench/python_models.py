@@ -12,7 +12,8 @@ and Adam's, of a layer forward and backward.  The ways of --ways are
     NAME_compiled, NAME_overhead    by torch.compile, mode "default" or "reduce-overhead"
     NAME_captured    its step by dfgnn.capture
 
-They have the same parameters and inputs and take turns.  A row of the file has, by way,
+They have the same parameters and inputs and take turns; steps that are short on a GPU
+come several in a row, as in training, which waits for none.  A row of the file has, by way,
 
     WAY_ms        milliseconds of a step: the median of a GPU's, the least of a CPU's
     WAY_forward_ms    of the loss without gradients
@@ -54,6 +55,7 @@ import relations  # noqa: F401, E402
 import zoo  # noqa: F401, E402
 from case import CASES  # noqa: E402
 
+ROW_S, MOST_IN_A_ROW = .02, 20  # of steps between two times of a GPU
 MOST_STEPS = 200  # before a layer that has not chosen its path is timed all the same
 ERRORS = RuntimeError, AssertionError, TypeError, ValueError  # of ways that cannot be
 
@@ -89,6 +91,7 @@ class Way:
 
     def __init__(self, name, client, model, options):
         self.client, self.device, self.times = client, options.device, []
+        self.count = 1  # steps that are timed together
         base, _, mode = name.partition("_")
         self.model = torch.compile(model, mode="reduce-overhead" if mode == "overhead"
                                    else "default") if mode in ("compiled", "overhead") else model
@@ -119,13 +122,15 @@ class Way:
             self.adam.step()
         return loss.detach()
 
-    def seconds(self, call):
-        inputs = self.inputs()
+    def seconds(self, call, count=1):
+        """Seconds of a call, of so many one after the other."""
+        batches = [self.inputs() for _ in range(count)]
         settle(self.device)
         start = time.perf_counter()
-        call(inputs)
+        for inputs in batches:
+            call(inputs)
         settle(self.device)
-        return time.perf_counter() - start
+        return (time.perf_counter() - start) / count
 
     def races(self):
         """Whether accelerated layers still try kernels and their own path in turns."""
@@ -236,10 +241,12 @@ class Run:
             for turn in range(MOST_STEPS):
                 if name not in self.ways or turn >= 3 and not way.races():
                     break
-                self.tried(name, lambda: way.seconds(call(way)))
+                last = self.tried(name, lambda: way.seconds(call(way)))
+            if name in self.ways and way.device == "cuda":
+                way.count = max(1, min(MOST_IN_A_ROW, int(ROW_S / last)))
         for _ in range(self.options.rounds):
             for name, way in list(self.ways.items()):
-                taken = self.tried(name, lambda: way.seconds(call(way)))
+                taken = self.tried(name, lambda: way.seconds(call(way), way.count))
                 if taken is not None:
                     way.times.append(taken)
         for name, way in self.ways.items():
