@@ -12,6 +12,19 @@ int dfgnn__may_run(const dfgnn_variant *v, const dfgnn_table *table,
          dfgnn__variant_runs(v, &q->setting, q->broken);
 }
 
+/* The first variant of the registry that may run; a paper's only if no other
+ * may. */
+static const dfgnn_variant *first_usable(const dfgnn_table *table,
+                                         const dfgnn_query *query) {
+  for (int paper = 0; paper < 2; paper++)
+    for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+      const dfgnn_variant *v = dfgnn__variant(i);
+      if (v->family->paper == paper && dfgnn__may_run(v, table, query))
+        return v;
+    }
+  return NULL;
+}
+
 typedef struct ranked_member {
   const dfgnn_variant *variant;
   double log_ratio;
@@ -73,8 +86,7 @@ size_t dfgnn__members(const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST],
       ranked[count] = (ranked_member){all[i], knows ? predicted[i] : 0, count};
       count++;
     }
-  if (!count &&
-      (all[0] = dfgnn__first_that_runs(&query->setting, query->broken, table)))
+  if (!count && (all[0] = first_usable(table, query)))
     ranked[count++] = (ranked_member){all[0], INFINITY, 0};
   qsort(ranked, count, sizeof *ranked, by_ratio);
   for (size_t i = 0; i < count; i++) {

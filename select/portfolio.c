@@ -11,7 +11,6 @@
 #include "kernels/common/cuda_host.h"
 #include "lib/key.h"
 #include "select/portfolio_table.h"
-#include "select/select.h"
 
 /* ---- how unlike problems and devices are --------------------------------- */
 
@@ -327,15 +326,13 @@ static const dfgnn_variant *default_of(const dfgnn_cell *c,
   return NULL;
 }
 
-const dfgnn_variant *dfgnn__first_that_runs(const dfgnn_setting *setting,
-                                            const unsigned char *broken,
-                                            const dfgnn_table *table) {
+/* Offered variants come first; a paper's serves where nothing else does. */
+static const dfgnn_variant *first_that_runs(const dfgnn_setting *setting,
+                                            const unsigned char *broken) {
   for (int paper = 0; paper < 2; paper++)
     for (size_t i = 0; i < dfgnn__variant_count(); i++) {
       const dfgnn_variant *v = dfgnn__variant(i);
-      if (v->family->paper == paper &&
-          dfgnn__variant_runs(v, setting, broken) &&
-          !dfgnn__table_bans(table, v))
+      if (v->family->paper == paper && dfgnn__variant_runs(v, setting, broken))
         return v;
     }
   return NULL;
@@ -355,7 +352,7 @@ const dfgnn_variant *dfgnn__portfolio_default(const dfgnn_setting *setting,
   if (v)
     return v;
   snprintf(text, sizeof text, "the first variant that runs");
-  return dfgnn__first_that_runs(setting, broken, NULL);
+  return first_that_runs(setting, broken);
 }
 
 const char *dfgnn__portfolio_cell(const dfgnn_setting *setting) {
@@ -452,8 +449,8 @@ int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
   const char *because;
   const dfgnn_cell *c = cell_of(&unlike, setting);
   const dfgnn_variant *v = c ? default_of(c, setting, broken, &because) : NULL;
-  int count = add(member, 0, capacity,
-                  v ? v : dfgnn__first_that_runs(setting, broken, NULL));
+  int count =
+      add(member, 0, capacity, v ? v : first_that_runs(setting, broken));
   count = add_members(member, count, capacity, c, setting, broken);
   count = add_members(member, count, capacity, second_of(c, setting), setting,
                       broken);

@@ -30,6 +30,10 @@ int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
 int dfgnn__portfolio_rank(double *log_ratio, const dfgnn_variant *const *member,
                           int count, const dfgnn_setting *setting);
 
+/* Does the variant apply, and is it not broken? */
+int dfgnn__variant_runs(const dfgnn_variant *v, const dfgnn_setting *setting,
+                        const unsigned char *broken);
+
 /* The member that the portfolio's conditions name, and why; NULL if no variant
  * runs. */
 const dfgnn_variant *dfgnn__portfolio_default(const dfgnn_setting *setting,

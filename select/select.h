@@ -107,14 +107,6 @@ extern const double dfgnn__near;
 void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
                    const dfgnn_query *query);
 
-/* Does the variant apply, and is it not broken? */
-int dfgnn__variant_runs(const dfgnn_variant *v, const dfgnn_setting *setting,
-                        const unsigned char *broken);
-/* The first variant that runs and is not banned: offered ones come first, a
- * paper's serves where nothing else does. */
-const dfgnn_variant *dfgnn__first_that_runs(const dfgnn_setting *setting,
-                                            const unsigned char *broken,
-                                            const dfgnn_table *table);
 /* May the variant run: is it neither broken nor banned, and does it apply?
  * table NULL: nothing is banned. */
 int dfgnn__may_run(const dfgnn_variant *v, const dfgnn_table *table,
