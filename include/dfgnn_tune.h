@@ -114,7 +114,8 @@ DFGNN_API dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
                                           const dfgnn_problem *problem);
 /* 1 once all are compiled, or have failed, and 1 for NULL. */
 DFGNN_API int dfgnn_tune_prepared(const dfgnn_tune_kernels *kernels);
-/* Frees it; what has not begun to be compiled never is. */
+/* Frees it; what has not begun to be compiled never is.  A process that ends
+ * before may crash in the threads of its compiler. */
 DFGNN_API void dfgnn_tune_release(dfgnn_tune_kernels *kernels);
 
 /* ---- explanations -------------------------------------------------------- */
