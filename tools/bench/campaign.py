@@ -18,9 +18,9 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
 
 @GRAPH, @PART, @FILE, @DEVICE and @DATA stand for the part's graph, the part, a file for the
 rows, the device and the folder data/.  A line NAME = WORDS defines a list, which PARTS may
-have and @NAME stands for.  Each GPU has a worker that takes one part after the
-other; a run that was stopped goes on where it was.  --minutes that are too few make budgets
-smaller.  The tools are taken from --build or from PATH.
+have and @NAME stands for.  Each GPU has a worker that takes one part after the other on
+its share of the processors; a run that was stopped goes on where it was.  --minutes that
+are too few make budgets smaller.  The tools are taken from --build or from PATH.
 """
 
 import argparse
@@ -236,7 +236,12 @@ class Campaign:
         self.share = min(1, max(.1, len(devices) * (self.end - time.time()) / max(wanted, 1)))
         self.say(f"{len(due)} parts on {len(devices)} lists, {self.share:.2f} of their time")
 
+        processors = sorted(os.sched_getaffinity(0))
+
         def worker(device, parts=iter(due)):
+            share = processors[devices.index(device)::len(devices)]
+            if share:  # a thread's, which the programs that it begins have, too
+                os.sched_setaffinity(0, share)
             while True:
                 with self.lock:
                     part = next(parts, None)
