@@ -1,13 +1,13 @@
 """Which is faster for an accelerated layer: the kernels, or its library's path.
 
 The first steps of a layer take both in turns, kernels first, a few steps each,
-since neither finds memory as the other left it.  Each is a real step, and is timed from the
-layer's input to its output and from the gradient of its output to those of its
-inputs and parameters.  Kernels that lose while better ones are compiled in the
-background, in one step clearly or in all, race again after it; the own path
-runs meanwhile.  Nothing is run twice, so that buffers, random numbers, hooks
-and gradients are those of one step.  A layer whose own path is faster gets its
-own class back.
+since neither finds memory as the other left it.  Each is a real step, and is
+timed from the layer's input to its output and from the gradient of its output
+to those of its inputs and parameters.  Kernels that lose while better ones are
+compiled in the background, in one step clearly or in all, race again after it;
+the own path runs meanwhile.  Nothing is run twice, so that buffers, random
+numbers, hooks and gradients are those of one step.  A layer whose own path is
+faster gets its own class back.
 
 Where the own path might not fit in memory, or does not, kernels stay.
 
@@ -502,11 +502,13 @@ class Guard:
         if race is None:
             race = self.races[recorded] = Race(self.words, self.few)
         sample = race.sample(tensors)
-        if race.steps == WARM + 1 and \
-                race.may_be_too_large(tensors, self.rows):
-            race.keep_kernels("its library's own path may not fit in memory")
-        elif race.steps == WARM + 1 and race.key is None and _measure.enabled:
-            race.known(_ways.key_of(layer, parts, recorded, graphs_of) or "")
+        if race.steps == WARM + 1:
+            if race.may_be_too_large(tensors, self.rows):
+                race.keep_kernels(
+                    "its library's own path may not fit in memory")
+            elif race.key is None and _measure.enabled:
+                race.known(_ways.key_of(layer, parts, recorded, graphs_of)
+                           or "")
         if race.steps > WARM and not (race.held or sample.calls) and (
                 (race.steps - WARM) % RUN != 3 or _measure.compiling()):
             self.group.decide(race, recorded)
