@@ -11,7 +11,7 @@ import torch.nn.functional as F
 pyg = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from dfgnn import _fallbacks  # noqa: E402
+from dfgnn import _fallbacks, _ways  # noqa: E402
 from dfgnn.recordings import Recording  # noqa: E402
 from torch_geometric import typing  # noqa: E402
 from torch_geometric.nn import MLP, conv  # noqa: E402
@@ -347,6 +347,25 @@ def test_torch_compile_keeps_the_kernels_of_a_convolution(name, caplog):
         assert not calls and UNCOMPILED[name] in caplog.text
     else:
         assert calls, caplog.text
+
+
+@pytest.mark.parametrize("name, most, are_torchs", [
+    ("GINConv", 1 << 24, True), ("GINConv", 1, False),
+    ("GINEConv", 1 << 24, True), ("SAGEConv", 1 << 24, True),
+    ("PNAConv", 1 << 24, False), ("TransformerConv", 1 << 24, False)])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_torch_compile_fuses_sums_of_few_numbers(
+        name, most, are_torchs, dynamic, monkeypatch):
+    """The host binds a GPU there, so that torch's kernels take less time."""
+    monkeypatch.setattr(_ways, "FEW_NUMBERS", {"cpu": most})
+    (layer, args), (plain, again), calls = made(name), made(name), []
+    dfgnn.accelerate(layer)
+    same(step(compiled(layer, calls), args), step(plain, again))
+    assert (not calls) == are_torchs
+    torch._dynamo.reset()
+    whole = torch.compile(layer, backend="aot_eager", fullgraph=True,
+                          dynamic=dynamic)
+    same(step(whole, args), step(plain, again))
 
 
 @pytest.mark.parametrize("towers, scalers", [

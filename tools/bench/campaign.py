@@ -2,14 +2,14 @@
 """Runs a list of commands on this machine's device and keeps what they print.
 
     campaign.py run OUT [--minutes M]    what is missing or stale, in the list's order
-    campaign.py status OUT               a line for each file of the list
+    campaign.py status OUT [NAME]        a line for each file of the list, of data/results/NAME
     campaign.py put OUT NAME             OUT's rows into data/results/NAME.jsonl.xz
 
 A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
 
     FILE      of the rows, or - for measurements that only the store keeps
     SECONDS   that its parts take together on an H200, about
-    CODE      files and folders whose change makes the rows stale
+    CODE      files and folders whose change, comments aside, makes the rows stale
     PARTS     that are measured apart: names of graphs, texts of dfgnn-graph generate, or
               words for @PART; REAL for the graphs of --graphs; or - for the whole
     COMMAND   bench PROBLEM [| PROBLEM] -- OPTIONS   dfgnn-tune run, then dfgnn-bench
@@ -24,9 +24,11 @@ are too few make budgets smaller.  The tools are taken from --build or from PATH
 """
 
 import argparse
+import ast
 import concurrent.futures
 import glob
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -38,21 +40,39 @@ import subprocess
 import sys
 import threading
 import time
+import tokenize
 
 import tables
 
 TOP = tables.TOP
+DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+
+
+def plain(file):
+    """The code of a file without its comments."""
+    text = pathlib.Path(file).read_text()
+    if not file.endswith(".py"):
+        return re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL))
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] = lines[token.start[0] - 1][:token.start[1]]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            said = node.body[0]
+            lines[said.lineno - 1:said.end_lineno] = [""] * (said.end_lineno - said.lineno + 1)
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def digest(code):
-    """Names the contents of files and folders."""
+    """Names the code of files and folders."""
     sums = hashlib.sha256()
     for one in sorted(f for pattern in code.split() for f in glob.glob(str(TOP / pattern))):
         files = [one] if os.path.isfile(one) else sorted(
             f for f in glob.glob(one + "/**", recursive=True)
             if re.search(r"\.(c|h|cuh|py|model)$", f))
         for file in files:
-            sums.update(pathlib.Path(file).read_bytes())
+            sums.update(plain(file).encode())
     return sums.hexdigest()[:12]
 
 
@@ -87,6 +107,13 @@ class Part:
         if not self.kept.exists():
             return "missing"
         return "current" if json.loads(self.kept.read_text())["digest"] == self.digest else "stale"
+
+    def state_of(self, results):
+        """The state of its rows among those of data/results."""
+        of = [r for r in results.get(self.file, []) if r.get("part", r.get("graph")) == self.name]
+        if not of:
+            return "missing"
+        return "current" if all(r.get("digest") == self.digest for r in of) else "stale"
 
 
 class Campaign:
@@ -124,9 +151,10 @@ class Campaign:
                 if i < len(group)]
 
     def status(self):
-        files = {}
+        files, name = {}, self.options.name
         for part in self.parts():
-            files.setdefault(part.file, []).append(part.state)
+            files.setdefault(part.file, []).append(
+                part.state if name is None else part.state_of(tables.load(name)))
         for file, states in files.items():
             print(f"{file:28}", ", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(states)))
         return any(s != "current" for states in files.values() for s in states)
@@ -277,7 +305,7 @@ def main():
                                      RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "status", "put"))
     parser.add_argument("out")
-    parser.add_argument("name", nargs="?", help="of the results, for put")
+    parser.add_argument("name", nargs="?", help="of the results, for put and status")
     parser.add_argument("--list", default=TOP / "tools" / "bench" / "campaign.tsv")
     parser.add_argument("--only", help="these files, between commas")
     parser.add_argument("--minutes", type=float, default=1e5)

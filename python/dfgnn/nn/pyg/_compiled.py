@@ -7,6 +7,7 @@ reads, leaves the graph.
 """
 
 import functools
+import math
 import operator
 import re
 import sys
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.fx import Graph as Calls, GraphModule, Proxy
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.proxy import GraphAppendingTracer
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from ... import (
     _dynamo, _mlp_kernels, _nodes, _program_calls, _program_operator)
@@ -27,6 +29,7 @@ from ..._modes import autocast_dtype
 from ..._steps import Steps, staged
 from ..._torch_library import operator as operator_of
 from ..._trace import TraceError
+from ..._ways import small_sums
 from ...errors import Error
 from ...graph import Graph
 from ._mixin import Fused
@@ -69,10 +72,30 @@ def changed(layer, name):
     return name
 
 
-def fused(layer):
+def fused(layer, what="network and sums"):
     """Says that none of our operators is in the layer's graph."""
-    say_once(f"{type(layer).__name__}'s network and sums are torch's, which "
+    say_once(f"{type(layer).__name__}'s {what} are torch's, which "
              "torch.compile fuses")
+
+
+def exporting(_):
+    """Whether torch.export traces, whose numbers of rows are not to be asked."""
+    return getattr(torch.compiler, "is_exporting", bool)()
+
+
+def is_small(layer, edge_index, kwargs):
+    """Whether torch's kernels for the sums of a call, which torch.compile
+    fuses, take less time than a call of ours."""
+    if type(edge_index) is not Tensor or type(layer.aggr_module) not in (
+            SumAggregation, MeanAggregation) or \
+            layer._dfgnn_constant("exporting"):
+        return False
+    width = 1
+    for value in kwargs.values():
+        for tensor in value if isinstance(value, tuple) else (value,):
+            if isinstance(tensor, Tensor) and tensor.is_floating_point():
+                width = max(width, math.prod(tensor.shape[1:]))
+    return _surely(small_sums(edge_index.device, edge_index.size(1) * width))
 
 
 def recorded(layer, *about):

@@ -188,11 +188,15 @@ class Fused(Over):
         if torch.is_grad_enabled() and not compiling():
             kwargs = {name: _trainable(v) for name, v in kwargs.items()}
         fused = type(self)._dfgnn_fused
-        if fused is not None and usual(self):
+        small = compiling() and Fused._dfgnn_in_graph.is_small(
+            self, edge_index, kwargs)
+        if small:
+            self._dfgnn_constant("fused", "sums of few numbers")
+        elif fused is not None and usual(self):
             out = attempt(fused, self, edge_index, size, **kwargs)
             if out is not NotImplemented:
                 return out
-        if compiling() and usual(self):
+        if compiling() and not small and usual(self):
             out = Fused._dfgnn_in_graph.propagate(self, edge_index, size, kwargs)
             if out is not NotImplemented:
                 return out
