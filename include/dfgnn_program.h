@@ -92,6 +92,16 @@ DFGNN_API dfgnn_status dfgnn_edge_program_create(dfgnn_edge_program **program,
                                                  const char *text);
 DFGNN_API void dfgnn_edge_program_destroy(dfgnn_edge_program *program);
 
+/* The name of the i-th operator that the library has as a text, such as "gat"
+ * or "supergat"; NULL beyond the last.  *about (unless about is NULL) becomes
+ * a line about it, with its paper.  Both live as long as the library. */
+DFGNN_API const char *dfgnn_edge_program_name(const char **about, int i);
+/* The program of such a name, the same as dfgnn_edge_program_create makes of
+ * its text: dfgnn_edge_program_input tells its tensors.  Its sizes are names, H
+ * of heads and D of features.  DFGNN_ERROR_INVALID lists the names. */
+DFGNN_API dfgnn_status dfgnn_edge_program_named(dfgnn_edge_program **program,
+                                                const char *name);
+
 /* The normal form, which parses to the same program; it lives as long as the
  * program.  NULL if program is none. */
 DFGNN_API const char *

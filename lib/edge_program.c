@@ -54,6 +54,31 @@ dfgnn_status dfgnn_edge_program_create(dfgnn_edge_program **program,
   return status;
 }
 
+const char *dfgnn_edge_program_name(const char **about, int i) {
+  const dfgnn_named *named = dfgnn__named(i);
+  if (about)
+    *about = named ? named->about : NULL;
+  return named ? named->name : NULL;
+}
+
+dfgnn_status dfgnn_edge_program_named(dfgnn_edge_program **program,
+                                      const char *name) {
+  char text[DFGNN_NAMED_TEXT] = "";
+  const dfgnn_named *named;
+  if (!program || !name)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
+                       program ? "name" : "program");
+  for (int i = 0; (named = dfgnn__named(i)); i++) {
+    if (!strcmp(named->name, name)) {
+      dfgnn__named_text(text, named, 0, 0);
+      return dfgnn_edge_program_create(program, text);
+    }
+    strcat(strcat(text, i ? ", " : ""), named->name);
+  }
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "unknown operator '%s', expected one of: %s", name, text);
+}
+
 void dfgnn_edge_program_destroy(dfgnn_edge_program *program) {
   if (!dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM) ||
       atomic_fetch_sub(&program->references, 1) != 1)

@@ -21,7 +21,7 @@ typedef struct common {
 
 typedef struct matcher {
   const dfgnn_dag *pattern, *dag;
-  unsigned optional;
+  const uint8_t *optional; /* by input of the pattern */
   common c;
 } matcher;
 
@@ -114,28 +114,17 @@ static int add_factors(parts *to, const dfgnn_dag *dag, int32_t n) {
 
 /* Does the program do without a part of the pattern? */
 static int miss(matcher *m, int32_t p) {
-  static const struct {
-    const char *name;
-    unsigned bit;
-  } inputs[] = {
-      {"scale_dst", DFGNN_MATCH_SCALES}, {"scale_src", DFGNN_MATCH_SCALES},
-      {"bias", DFGNN_MATCH_BIAS},        {"edge_bias", DFGNN_MATCH_EDGE_BIAS},
-      {"edge_attr", DFGNN_MATCH_EDGES},  {"score_edge", DFGNN_MATCH_EDGES}};
   const dfgnn_node *node = at(m->pattern, p);
   if (node->op == DFGNN_NODE_WHERE && /* what left a sum */
       dfgnn__is_presence(m->pattern, argument(m->pattern, p, 0)))
     node = at(m->pattern, argument(m->pattern, p, 1));
   if (node->op == DFGNN_NODE_KEEP)
-    return (m->optional & DFGNN_MATCH_DROPOUT) != 0;
-  if (node->op != DFGNN_NODE_INPUT || m->c.input[node->index] >= 0)
+    return 1;
+  if (node->op != DFGNN_NODE_INPUT || m->c.input[node->index] >= 0 ||
+      !m->optional[node->index])
     return 0;
-  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-    if (!strcmp(m->pattern->inputs[node->index].name, inputs[i].name) &&
-        (m->optional & inputs[i].bit)) {
-      m->c.input[node->index] = MISSING;
-      return 1;
-    }
-  return 0;
+  m->c.input[node->index] = MISSING;
+  return 1;
 }
 
 /* Pairs the pattern's parts from `k` on with those of the program that are not
@@ -163,10 +152,11 @@ static int match_sum(matcher *m, int32_t p, int32_t n, axes x) {
          pair_up(m, &pattern, &program, 0, 0, x);
 }
 
+/* A power of a size, in place of which a program has any number. */
 static int is_scale(const dfgnn_dag *pattern, int32_t p) {
-  const dfgnn_node *node = at(pattern, p);
-  return node->op == DFGNN_NODE_INPUT &&
-         !strcmp(pattern->inputs[node->index].name, "scale");
+  if (at(pattern, p)->op == DFGNN_NODE_POW)
+    p = argument(pattern, p, 0);
+  return at(pattern, p)->op == DFGNN_NODE_SIZE;
 }
 
 /* Takes the number of a product, with a size or a power of one: 1 / sqrt(D). */
@@ -380,7 +370,7 @@ static void fill(dfgnn_match *match, const matcher *m) {
 }
 
 int dfgnn__match_pattern(dfgnn_match *match, const dfgnn_dag *dag,
-                         const dfgnn_dag *pattern, unsigned optional) {
+                         const dfgnn_dag *pattern, const uint8_t *optional) {
   matcher m = {.pattern = pattern, .dag = dag, .optional = optional};
   uint8_t taken[DFGNN_MATCH_PORTS] = {0};
   for (int i = 0; i < DFGNN_DAG_INPUTS; i++)

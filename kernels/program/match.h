@@ -1,13 +1,14 @@
 /* match.h - programs that are operators of the library
  *
- * Each operator is written as a program itself, whose inputs and outputs have
- * the names of dfgnn_args.  A program is that operator if the two are the same
+ * Each operator is a program of named.txt, whose inputs and outputs have the
+ * names of dfgnn_args.  A program is that operator if the two are the same
  * except for names, the order of terms and factors, and axes of size 1:
  * whoever writes GT as a program then gets GT's kernels. */
 #ifndef DFGNN_PROGRAM_MATCH_H
 #define DFGNN_PROGRAM_MATCH_H
 
 #include "kernels/program/bind.h"
+#include "kernels/program/named.h"
 
 enum { DFGNN_MATCH_PORTS = 16 };
 
@@ -37,10 +38,9 @@ typedef struct dfgnn_match {
  * program has them too, `lse` and `weights`. */
 int dfgnn__dag_match(dfgnn_match *match, const dfgnn_dag *dag);
 
-/* The i-th operator as a program, with a dropout of 0.5 and a slope of 0.2;
- * 0 beyond the last. */
-enum { DFGNN_OPERATOR_TEXT = 1024 };
-int dfgnn__operator_text(char text[DFGNN_OPERATOR_TEXT], dfgnn_op *op, int i);
+/* The i-th pattern, a program with all that may be missing in others; 0 beyond
+ * the last. */
+int dfgnn__operator_text(char text[DFGNN_NAMED_TEXT], dfgnn_op *op, int i);
 
 /* The port of an argument; -1: it has none. */
 int dfgnn__match_find(const dfgnn_match_port *ports, int count,
@@ -49,17 +49,9 @@ int dfgnn__match_find(const dfgnn_match_port *ports, int count,
 /* ---- for operators.c ----------------------------------------------------- */
 
 /* 1 if `dag` is the program `pattern`, in which
- *   - the inputs scale_dst, scale_src, bias, edge_bias, edge_attr and
- *     score_edge, and dropout, may be missing if `optional` has their bit;
- *   - `scale` is a number, and that of leaky_relu is any. */
-enum {
-  DFGNN_MATCH_SCALES = 1,
-  DFGNN_MATCH_BIAS = 2,
-  DFGNN_MATCH_EDGE_BIAS = 4,
-  DFGNN_MATCH_EDGES = 8,
-  DFGNN_MATCH_DROPOUT = 16
-};
+ *   - inputs i with optional[i], and dropout, may be missing;
+ *   - a power of a size is any number, and the slope of leaky_relu is. */
 int dfgnn__match_pattern(dfgnn_match *match, const dfgnn_dag *dag,
-                         const dfgnn_dag *pattern, unsigned optional);
+                         const dfgnn_dag *pattern, const uint8_t *optional);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A reference computes by the formulas, row by row, on host arrays; every other
  * variant is compared with it.  An operator's text
- * (kernels/program/operators.c) gives the same values, but not these bounds:
+ * (kernels/program/named.txt) gives the same values, but not these bounds:
  * kernels/program/reference.c adds up the worst of each rounding, which is 2 to
  * 25 times as much (1000 times of att's gradient), takes 4 to 19 times as long,
  * evaluates all rows, and knows no terms of 16 bits, no rounded out, and no
