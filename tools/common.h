@@ -175,6 +175,16 @@ struct tool_option {
 
 extern const tool_option tool_options[OPTION_COUNT];
 
+/* --op takes programs that have names, too.  In tool_settings.op their numbers
+ * (dfgnn_edge_program_name) follow this one. */
+enum { TOOL_NAMED = DFGNN_OP_PROGRAM + 1 };
+static inline int tool_is_named(dfgnn_op op) { return (int)op >= TOOL_NAMED; }
+/* The name of an operator or of such a program. */
+const char *tool_op_name(dfgnn_op op);
+/* The i-th name that an option of an enumeration takes; NULL beyond the last.
+ */
+const char *tool_option_name(const tool_option *option, int i);
+
 /* Sets one option from text; on failure the thread's message says why. */
 dfgnn_status tool_set(tool_settings *settings, int option, const char *value);
 

@@ -5,6 +5,7 @@
 
 #define WIDTH 79
 #define INDENT 24
+enum { MOST_HELP = 2048 }; /* of an option, with the names that it takes */
 
 /* Prints text wrapped, continuing at the column `indent`. */
 static void wrap(FILE *out, const char *text, int indent, int column) {
@@ -70,7 +71,7 @@ static void fill_help(char *text, size_t size, const tool_option *option,
     n = (size_t)snprintf(text, size, "%.*s", (int)(mark - option->help),
                          option->help);
   for (int i = 0; mark && n < size; i++) {
-    const char *name = dfgnn_name(option->names, i);
+    const char *name = tool_option_name(option, i);
     if (!name)
       break;
     n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", name);
@@ -84,7 +85,7 @@ static void fill_help(char *text, size_t size, const tool_option *option,
 
 static void option_help(FILE *out, const tool_option *option,
                         const tool_command *command) {
-  char text[512];
+  char text[MOST_HELP];
   int n = option->letter ? fprintf(out, "  -%c, ", option->letter)
                          : fprintf(out, "      ");
   n += fprintf(out, "--%s%s%s", option->name, option->argument ? "=" : "",
@@ -174,7 +175,7 @@ static void roff_text(FILE *out, const char *text) {
 }
 
 static void roff_options(FILE *out, tool_option_set options) {
-  char text[512];
+  char text[MOST_HELP];
   for (int i = 0; i < OPTION_COUNT; i++) {
     if (!(options >> i & 1))
       continue;

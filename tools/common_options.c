@@ -42,7 +42,13 @@ enum {
                      ##__VA_ARGS__}
 
 const tool_option tool_options[OPTION_COUNT] = {
-    ENUMERATION(OP, "op", op, "gt", "operators: %"),
+    [OPTION_OP] = {.name = "op",
+                   .argument = "LIST",
+                   .preset = "gt",
+                   .help = "operators: %; those of which the library has a "
+                           "formula alone are as --program is",
+                   LIST_OF(op, op),
+                   .names = DFGNN_NAMES_OP},
     ENUMERATION(PASS, "pass", pass, "forward", "passes: %"),
     [OPTION_DIM] = {.name = "dim",
                     .argument = "LIST",

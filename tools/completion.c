@@ -7,7 +7,7 @@
 /* The values of an enumeration with blanks between them. */
 static void print_values(FILE *out, const tool_option *option) {
   for (int i = 0; option->names != DFGNN_NAMES_NONE; i++) {
-    const char *name = dfgnn_name(option->names, i);
+    const char *name = tool_option_name(option, i);
     if (!name)
       return;
     fprintf(out, "%s%s", i ? " " : "", name);

@@ -202,16 +202,16 @@ void tool_contexts_close(tool_contexts *contexts) {
 static int known_operators(const tool_settings *s) {
   for (int o = 0; o < s->op_count; o++)
     for (int p = 0; p < s->pass_count; p++)
-      if (!dfgnn__operator(s->op[o], s->pass[p]))
+      if (!tool_is_named(s->op[o]) && !dfgnn__operator(s->op[o], s->pass[p]))
         return tool_usage("the library has no %s of %s",
                           dfgnn_name(DFGNN_NAMES_PASS, s->pass[p]),
                           dfgnn_name(DFGNN_NAMES_OP, s->op[o]));
   for (int o = 0; o < s->op_count; o++)
-    if (!(DFGNN_OPS_ATTENTION >> s->op[o] & 1) && (s->bias || s->dropout))
+    if ((tool_is_named(s->op[o]) || !(DFGNN_OPS_ATTENTION >> s->op[o] & 1)) &&
+        (s->bias || s->dropout))
       return tool_usage("--%s: found operator %s, expected gt, agnn, gat or "
                         "gatv2, which have attention scores",
-                        s->bias ? "bias" : "dropout",
-                        dfgnn_name(DFGNN_NAMES_OP, s->op[o]));
+                        s->bias ? "bias" : "dropout", tool_op_name(s->op[o]));
   return TOOL_DONE;
 }
 
@@ -223,11 +223,10 @@ static int known_problem(const dfgnn_problem *problem) {
              : TOOL_DONE;
 }
 
-dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
-  if (s->program)
-    return tool_program_problems(count, s);
+static dfgnn_problem *operator_problems(size_t *count, const tool_settings *s) {
   if (known_operators(s))
     return NULL;
+  *count = 0;
   size_t total = (size_t)s->op_count * (size_t)s->pass_count *
                  (size_t)s->dtype_count * (size_t)s->math_count *
                  (size_t)s->layout_count * (size_t)s->heads_count *
@@ -261,14 +260,41 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
     p.dropout = s->dropout;
     p.cold = s->cold;
     p.effort = s->effort;
-    problems[i] = p;
+    if (tool_is_named(p.op))
+      continue;
+    problems[(*count)++] = p;
     if ((p.edge_dim || p.edge_use || p.message) && known_problem(&p)) {
       free(problems);
       return NULL;
     }
   }
-  *count = total;
   return problems;
+}
+
+dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
+  if (s->program)
+    return tool_program_problems(count, s);
+  dfgnn_problem *problems = operator_problems(count, s), *named = NULL;
+  int any = 0;
+  for (int i = 0; i < s->op_count; i++)
+    any |= tool_is_named(s->op[i]);
+  if (!problems || !any)
+    return problems;
+  size_t more;
+  dfgnn_problem *all = NULL;
+  if ((named = tool_program_problems(&more, s))) {
+    all = realloc(problems, (*count + more) * sizeof *problems);
+    if (!all)
+      tool_error("out of memory");
+  }
+  if (all) {
+    memcpy(all + *count, named, more * sizeof *named);
+    *count += more;
+  } else {
+    free(problems);
+  }
+  free(named);
+  return all;
 }
 
 void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {

@@ -11,10 +11,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "dfgnn_program.h"
 #include "dfgnn_tune.h"
 #include "graph/reorder/reorder.h"
 #include "lib/base/error.h"
 #include "lib/base/locale.h"
+#include "tools/suggest.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {
   return (char *)settings + option->field;
@@ -233,6 +235,56 @@ static const char *own_name(const tool_option *option, const char *text) {
 dfgnn_status option_enumeration(const tool_option *option, void *slot,
                                 const char *text) {
   return dfgnn_parse(slot, option->names, own_name(option, text));
+}
+
+const char *tool_op_name(dfgnn_op op) {
+  return tool_is_named(op) ? dfgnn_edge_program_name(NULL, (int)op - TOOL_NAMED)
+                           : dfgnn_name(DFGNN_NAMES_OP, (int)op);
+}
+
+/* Is it a name of an enumeration of the library? */
+static int in_enumeration(dfgnn_names of, const char *name) {
+  const char *known;
+  for (int i = 0; (known = dfgnn_name(of, i)); i++)
+    if (!strcmp(known, name))
+      return 1;
+  return 0;
+}
+
+const char *tool_option_name(const tool_option *option, int i) {
+  const char *name;
+  if (option->names != DFGNN_NAMES_OP || i < DFGNN_OP_COUNT)
+    return dfgnn_name(option->names, i);
+  i -= DFGNN_OP_COUNT;
+  for (int k = 0; (name = dfgnn_edge_program_name(NULL, k)); k++)
+    if (!in_enumeration(option->names, name) && !i--)
+      break;
+  return name;
+}
+
+dfgnn_status option_op(const tool_option *option, void *slot,
+                       const char *text) {
+  const char *names[TOOL_MAX_LIST] = {NULL}, *name;
+  char hint[96], list[1024] = "";
+  int value;
+  if (!dfgnn_parse(&value, DFGNN_NAMES_OP, text)) {
+    *(dfgnn_op *)slot = (dfgnn_op)value;
+    return DFGNN_OK;
+  }
+  for (int i = 0; (name = dfgnn_edge_program_name(NULL, i)); i++)
+    if (!strcmp(name, text)) {
+      *(dfgnn_op *)slot = (dfgnn_op)(TOOL_NAMED + i);
+      return DFGNN_OK;
+    }
+  for (int i = 0; i + 1 < TOOL_MAX_LIST; i++) {
+    if (!(names[i] = tool_option_name(option, i)))
+      break;
+    const size_t used = strlen(list);
+    snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+  }
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "unknown operator '%s', expected one of: %s%s", text, list,
+                     tool_suggest(hint, sizeof hint, text, "", names));
 }
 
 dfgnn_status option_size(const tool_option *option, void *slot,

@@ -21,6 +21,7 @@ tool_set_function option_orders;  /* names of orders, as bits */
 tool_set_function option_list;    /* items with commas, by option->item */
 
 /* Each parses an item of a list into a slot of the field's type. */
-tool_item_function option_enumeration, option_size, option_edge_dim;
+tool_item_function option_enumeration, option_size, option_edge_dim,
+    option_op; /* an operator, or a program that has a name */
 
 #endif

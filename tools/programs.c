@@ -9,10 +9,10 @@
 
 enum { MOST_PROBLEMS = 4096, MOST_PATH = 4096 };
 
-/* The programs that are tuned for a file: they share its text. */
+/* The programs that are tuned for a text. */
 typedef struct family {
   struct family *next;
-  char *path;
+  char *source; /* a file, or "--op NAME" */
   dfgnn_edge_program *plain, *kept, *gradient;
 } family;
 
@@ -49,27 +49,29 @@ static dfgnn_status derive(family *f) {
   dfgnn_status status = dfgnn_edge_program_keep(&f->kept, f->plain, own, NULL);
   if (!status)
     status = dfgnn_edge_program_gradient(&f->gradient, f->kept, own, NULL);
-  return status ? dfgnn__fail_prefix(status, "%s: ", f->path) : status;
+  return status ? dfgnn__fail_prefix(status, "%s: ", f->source) : status;
 }
 
-static dfgnn_status find(family **found, const char *path) {
+/* name: of a program, whose source is then no file. */
+static dfgnn_status find(family **found, const char *source, const char *name) {
   for (family *f = families; f; f = f->next)
-    if (!strcmp(f->path, path)) {
+    if (!strcmp(f->source, source)) {
       *found = f;
       return DFGNN_OK;
     }
   family *f = calloc(1, sizeof *f);
-  if (!f || !(f->path = strdup(path))) {
+  if (!f || !(f->source = strdup(source))) {
     free(f);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  dfgnn_status status = read_program(&f->plain, path);
+  dfgnn_status status = name ? dfgnn_edge_program_named(&f->plain, name)
+                             : read_program(&f->plain, source);
   if (!status)
     status = derive(f);
   if (status) {
     dfgnn_edge_program_destroy(f->plain);
     dfgnn_edge_program_destroy(f->kept);
-    free(f->path);
+    free(f->source);
     free(f);
     return status;
   }
@@ -123,17 +125,17 @@ static dfgnn_status add_pass(list *l, const family *f, dfgnn_pass pass,
   return status ? status : add(l, f->gradient, dtype, heads, dim);
 }
 
-static dfgnn_status add_file(list *l, const char *path) {
+static dfgnn_status add_family(list *l, const char *source, const char *name) {
   const tool_settings *s = l->settings;
   family *f = NULL;
-  dfgnn_status status = find(&f, path);
+  dfgnn_status status = find(&f, source, name);
   for (int p = 0; !status && p < s->pass_count; p++)
     for (int t = 0; !status && t < s->dtype_count; t++)
       for (int h = 0; !status && h < s->heads_count; h++)
         for (int d = 0; !status && d < s->dim_count; d++)
           if ((status = add_pass(l, f, s->pass[p], s->dtype[t], s->heads[h],
                                  s->dim[d])))
-            dfgnn__fail_prefix(status, "%s: ", path);
+            dfgnn__fail_prefix(status, "%s: ", source);
   return status;
 }
 
@@ -144,8 +146,23 @@ static dfgnn_status add_files(list *l) {
     const size_t length = strcspn(p, ",");
     snprintf(path, sizeof path, "%.*s", (int)length, p);
     if (length)
-      status = add_file(l, path);
+      status = add_family(l, path, NULL);
     p += length + (p[length] == ',');
+  }
+  if (!status && !l->count)
+    status = dfgnn__fail(DFGNN_ERROR_INVALID, "--program names no file");
+  return status;
+}
+
+static dfgnn_status add_named(list *l) {
+  const tool_settings *s = l->settings;
+  dfgnn_status status = DFGNN_OK;
+  for (int i = 0; i < s->op_count && !status; i++) {
+    const char *name = tool_op_name(s->op[i]);
+    char source[96];
+    snprintf(source, sizeof source, "--op %s", name);
+    if (tool_is_named(s->op[i]))
+      status = add_family(l, source, name);
   }
   return status;
 }
@@ -154,10 +171,8 @@ dfgnn_problem *tool_program_problems(size_t *count, const tool_settings *s) {
   list l = {.settings = s,
             .problems = malloc(MOST_PROBLEMS * sizeof *l.problems)};
   dfgnn_status status = l.problems
-                            ? add_files(&l)
+                            ? s->program ? add_files(&l) : add_named(&l)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (!status && !l.count)
-    status = dfgnn__fail(DFGNN_ERROR_INVALID, "--program names no file");
   if (status) {
     free(l.problems);
     (void)tool_fail(status);
@@ -193,8 +208,6 @@ dfgnn_status tool_program_relate(dfgnn_graph *graph,
 int tool_program_wanted(const tool_settings *s, const dfgnn_measurement *row) {
   static dfgnn_problem *problems; /* of the settings, which never change */
   static size_t count;
-  if (!s->program)
-    return 1;
   if (!problems && !(problems = tool_program_problems(&count, s)))
     exit(TOOL_USAGE);
   for (size_t i = 0; i < count; i++)

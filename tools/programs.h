@@ -5,16 +5,17 @@
 #include "dfgnn_program.h"
 #include "tools/common.h"
 
-/* The problems of settings->program: for each file, pass, type, number of heads
- * (the size H) and width (the other sizes).  BACKWARD: the program with what
- * its gradient keeps, if that is another, and its gradient.  Programs that are
+/* The problems of the files of settings->program or, without it, of programs
+ * that settings->op names: for each program, pass, type, number of heads (the
+ * size H) and width (the other sizes).  BACKWARD: the program with what its
+ * gradient keeps, if that is another, and its gradient.  Programs that are
  * operators give the operator's problem.  Called again it gives the same
  * programs, which live as long as the process.  NULL with a message if one is
  * wrong; the caller frees the array. */
 dfgnn_problem *tool_program_problems(size_t *count,
                                      const tool_settings *settings);
 
-/* 1 if the row is of such a problem, or if --program is not given. */
+/* 1 if the row is of such a problem. */
 int tool_program_wanted(const tool_settings *settings,
                         const dfgnn_measurement *row);
 

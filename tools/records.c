@@ -130,7 +130,9 @@ void tool_records_free(tool_records *records) {
       found = matches;                                                         \
     return found;                                                              \
   }
-WANTED(OP, op, !strcmp(dfgnn_name(DFGNN_NAMES_OP, s->op[i]), row->op))
+WANTED(OP, op,
+       tool_is_named(s->op[i]) ? tool_program_wanted(s, row)
+                               : !strcmp(tool_op_name(s->op[i]), row->op))
 WANTED(PASS, pass, !strcmp(dfgnn_name(DFGNN_NAMES_PASS, s->pass[i]), row->pass))
 WANTED(DTYPE, dtype,
        !strcmp(dfgnn_name(DFGNN_NAMES_DTYPE, s->dtype[i]), row->dtype))
@@ -154,7 +156,7 @@ int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
          wanted_pass(s, row) && wanted_dtype(s, row) && wanted_math(s, row) &&
          wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row) &&
          wanted_edge_dim(s, row) && wanted_edge_use(s, row) &&
-         wanted_message(s, row) && tool_program_wanted(s, row);
+         wanted_message(s, row) && (!s->program || tool_program_wanted(s, row));
 }
 
 static int in_list(const char *list, const char *name) {

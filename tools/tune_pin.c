@@ -59,6 +59,11 @@ static int command(tool_settings *settings, int count, char **operands) {
   int status = tool_target_path(path, sizeof path, settings);
   if (status)
     return status;
+  for (int o = 0; o < settings->op_count; o++)
+    if (tool_is_named(settings->op[o]))
+      return tool_usage("--op: found the program %s, expected an operator: "
+                        "a pin is for all programs or none",
+                        tool_op_name(settings->op[o]));
   if (!count && !settings->remove)
     return tool_list_store(settings, path, put_pins, columns);
   if (settings->remove && count > 1)

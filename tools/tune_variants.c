@@ -8,7 +8,7 @@
 static int wanted(const tool_settings *s, int op, int pass) {
   int o = !(s->given & HAS(OP)), p = !(s->given & HAS(PASS));
   for (int i = 0; i < s->op_count; i++)
-    o |= (int)s->op[i] == op;
+    o |= (int)(tool_is_named(s->op[i]) ? DFGNN_OP_PROGRAM : s->op[i]) == op;
   for (int i = 0; i < s->pass_count; i++)
     p |= (int)s->pass[i] == pass;
   return o && p;

@@ -89,6 +89,37 @@ status 0 dfgnn-tune variants --op program
 prints 'cuda.program.walks/lanes='
 prints 'cpu.program.blocks/'
 
+promise "--op takes names of programs, beside operators"
+status 0 dfgnn-tune explain $graph --op film,gat --dim 8 --device cpu \
+  --store "$work/programs.db" --json
+holds '[.[].op] == ["gat", "program"]'
+
+promise "a user's text of the same formula is the same problem"
+cat >"$work/film.txt" <<'TEXT'
+dst by[D], more[D]; src x[D]
+m = relu(more + x * by)
+out = mean_in(m)
+TEXT
+status 0 dfgnn-tune run $graph --program "$work/film.txt" --dim 8 \
+  --device cpu --budget 0.1 --store "$work/film.db" --json
+holds '.[0].op == "program"'
+status 0 dfgnn-tune explain $graph --op film --dim 8 --device cpu \
+  --store "$work/film.db" --json
+holds '.[0].source == "exact"'
+status 0 dfgnn-tune show --op film --dim 8 --store "$work/film.db" --json
+holds 'length > 0 and all(.op == "program")'
+status 0 dfgnn-tune show --op cgcnn --dim 8 --store "$work/film.db" --json
+holds 'length == 0'
+
+promise "a name that is unknown, or that an option is not for, is told"
+status 2 dfgnn-tune run $graph --op supergatt
+says "unknown operator 'supergatt', expected one of: gt" \
+  'did you mean supergat?'
+status 2 dfgnn-tune run $graph --op supergat --bias
+says 'found operator supergat'
+status 2 dfgnn-tune pin cpu.program.blocks --op supergat
+says 'found the program supergat'
+
 promise "dfgnn-bench checks and times a program"
 status 0 dfgnn-bench $graph --program "$work/gated.txt" --dim 8 --device cpu \
   --store "$work/programs.db" --rounds 3 --variants tuned,rule \
