@@ -150,7 +150,7 @@ def test_campaign(monkeypatch, capsys, tmp_path):
         "SHAPES = knn:nodes=30,k=3,seed=1",
         f"one\t9\t{code}\tSHAPES\tbench --op gt --dim 8 -- --variants rule",
         f"two\t200\t{code}\t-\tpython_models.py --cases gcn --rounds 1 --scale 0.02"
-        " -o @FILE", "")))
+        " --lock @LOCK -o @FILE", "")))
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["campaign.py", *map(str, arguments), "--device",
@@ -168,8 +168,12 @@ def test_campaign(monkeypatch, capsys, tmp_path):
     call("put", out, "here")
     kept = campaign.tables.load("here")
     assert kept["one"][0]["median_ms"] > 0 and kept["two"][0]["pyg_ms"] > 0
+    code.write_text("1  # because")
+    assert call("status", out, "here") == call("status", out) == [
+        ["one", "1 current"], ["two", "1 current"]]
     code.write_text("2")
-    assert call("status", out) == [["one", "1 stale"], ["two", "1 stale"]]
+    assert call("status", out, "here") == call("status", out) == [
+        ["one", "1 stale"], ["two", "1 stale"]]
 
 
 def test_tables(monkeypatch):

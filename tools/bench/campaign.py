@@ -16,16 +16,18 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
               tune GRAPHS OPTIONS                    dfgnn-tune run alone
               SCRIPT.py OPTIONS                      of tools/bench/ or docs/examples/
 
-@GRAPH, @PART, @FILE, @DEVICE and @DATA stand for the part's graph, the part, a file for the
-rows, the device and the folder data/.  A line NAME = WORDS defines a list, which PARTS may
-have and @NAME stands for.  Each GPU has a worker that takes one part after the other on
-its share of the processors; a run that was stopped goes on where it was.  --minutes that
-are too few make budgets smaller.  The tools are taken from --build or from PATH.
+@GRAPH, @PART, @FILE, @DEVICE, @DATA and @LOCK stand for the part's graph, the part, a file for
+the rows, the device, the folder data/ and the file of the device's lock.  A line NAME = WORDS defines a list, which PARTS may
+have and @NAME stands for.  Each GPU has three workers that take one part after the other on their share of
+the processors: one holds the lock and measures, commands with @LOCK compile without it.  A run that was stopped goes on where it was.  --minutes that are too few make budgets
+smaller.  The tools are taken from --build or from PATH.
 """
 
 import argparse
 import ast
 import concurrent.futures
+import contextlib
+import fcntl
 import glob
 import hashlib
 import io
@@ -45,6 +47,7 @@ import tokenize
 import tables
 
 TOP = tables.TOP
+WORKERS = 3  # of a GPU
 DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
 
 
@@ -178,6 +181,16 @@ class Campaign:
                                check=True)
         return str(path)
 
+    def lock_of(self, device):
+        return self.out / f"lock{device}"
+
+    @contextlib.contextmanager
+    def alone(self, device):
+        """Waits until no other worker measures on the device."""
+        with open(self.lock_of(device), "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def call(self, command, device, seconds, log):
         """What a command prints; None if it fails or takes too long."""
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {})}
@@ -193,15 +206,16 @@ class Campaign:
         kind, _, text = part.command.partition(" ")
         for mark, value in {"@GRAPH": "@GRAPH" in text and self.graph(part.name),
                             "@PART": part.name, "@DEVICE": self.options.device,
-                            "@DATA": TOP / "data"}.items():
+                            "@DATA": TOP / "data", "@LOCK": self.lock_of(device)}.items():
             text = text.replace(mark, str(value))
         common = ["--device", self.options.device, "--store", str(self.options.store), "-q"]
         if kind.endswith(".py"):
             raw = part.kept.with_suffix(".raw")
             script = next(f for f in (TOP / "tools/bench" / kind, TOP / "docs/examples" / kind)
                           if f.exists())
-            printed = self.call([sys.executable, script, *shlex.split(
-                text.replace("@FILE", str(raw)))], device, 2 * part.seconds, log)
+            with contextlib.nullcontext() if "@LOCK" in part.command else self.alone(device):
+                printed = self.call([sys.executable, script, *shlex.split(
+                    text.replace("@FILE", str(raw)))], device, 3 * part.seconds + 60, log)
             if printed is not None and raw.exists():
                 printed = raw.read_bytes()
             return None if printed is None else json.loads(printed)
@@ -212,12 +226,13 @@ class Campaign:
             budget = min(self.options.budget, max(.06, .7 * each / problems(" ".join(problem))))
             tune = ["dfgnn-tune", "run", *graph, *problem, *common, "--budget", f"{budget:.3f}s",
                     "--time-limit", f"{2 * each + 5:.0f}s"]
-            if self.call(tune, device, 3 * each + 30, log) is None:
-                self.say(f"dfgnn-tune fails on {part.name}: {self.out}/log")
-            if kind == "tune":
-                continue
-            printed = self.call(["dfgnn-bench", *graph, *problem, *shlex.split(options), *common,
-                                 "--json"], device, 3 * each + 60, log)
+            with self.alone(device):
+                if self.call(tune, device, 3 * each + 30, log) is None:
+                    self.say(f"dfgnn-tune fails on {part.name}: {self.out}/log")
+                if kind == "tune":
+                    continue
+                printed = self.call(["dfgnn-bench", *graph, *problem, *shlex.split(options),
+                                     *common, "--json"], device, 3 * each + 60, log)
             if printed is None:
                 return None
             found += [r for r in json.loads(printed) if r.get("status") != "refused"]
@@ -265,9 +280,11 @@ class Campaign:
         self.say(f"{len(due)} parts on {len(devices)} lists, {self.share:.2f} of their time")
 
         processors = sorted(os.sched_getaffinity(0))
+        workers = len(devices) * (1 if self.options.device == "cpu" else WORKERS)
 
-        def worker(device, parts=iter(due)):
-            share = processors[devices.index(device)::len(devices)]
+        def worker(number, parts=iter(due)):
+            device = devices[number % len(devices)]
+            share = processors[number::workers]
             if share:  # a thread's, which the programs that it begins have, too
                 os.sched_setaffinity(0, share)
             while True:
@@ -276,8 +293,8 @@ class Campaign:
                 if part is None:
                     return
                 self.measure(part, device)
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            for done in [pool.submit(worker, device) for device in devices]:
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            for done in [pool.submit(worker, n) for n in range(workers)]:
                 done.result()
         return 0
 
