@@ -305,6 +305,10 @@ REFUSED = {
     "whole numbers for LG": lambda x, e, a: (G.LGConv(), (x.int(), e)),
     "booleans for GEN": lambda x, e, a: (G.GENConv(W, W), (x > 0, e)),
     "nodes for a sorting message": lambda x, e, a: (Sorting(), (x, e + 3)),
+    "edges from no nodes for FeaSt": lambda x, e, a: (
+        G.FeaStConv(W, 4), ((x[:0], x), e)),
+    "loops of a size unknown for GAT": lambda x, e, a: (
+        G.GATConv((W, W), 4), ((x, x), e, None, (N, None))),
     "nodes on another axis": lambda x, e, a: (
         Sorting(node_dim=1), (x.t(), e + 3))}
 

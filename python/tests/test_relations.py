@@ -342,6 +342,21 @@ def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind):
                     model(x, edges)[kind].square().sum())
 
 
+@pytest.mark.parametrize("kind", ["a", "b"])
+def test_a_loss_may_read_the_weights_of_a_type_alone(kind):
+    x, edges = schema()
+    plain = spread(G.HANConv(WIDTH, 8, (list(NODES), KINDS), heads=2).double())
+    gradients_alike(plain, accelerated(plain), list(x.values()), lambda model:
+                    model(x, edges, True)[1][kind].square().sum())
+
+
+def test_a_type_without_nodes_gives_gradients_of_zeros():
+    x, edges = schema((12, 9, 8, 0, 0, 0, 3), {**NODES, "c": 0})
+    plain = spread(G.HANConv(WIDTH, 8, (list(NODES), KINDS), heads=2).double())
+    gradients_alike(plain, accelerated(plain), list(x.values()), lambda model:
+                    model(x, edges)["c"].sum())
+
+
 def test_a_type_of_many_that_no_loss_reads_has_no_gradient():
     nodes, kinds, counts = many_types(12, 25)
     x, edges = schema(counts, nodes, kinds)

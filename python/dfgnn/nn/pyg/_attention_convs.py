@@ -75,7 +75,8 @@ def _stepwise(step, layer, x, edge_index, edge_attr, size, with_alpha, reason):
     if reason is not None:
         return unfit(layer, reason)
     pair = ends(layer, steps.pair(x), size)
-    if pair is None:
+    # PyG compares the sizes of a graph that gets loops
+    if pair is None or loops and size is not None and None in size:
         return unfit(layer, "sizes contradict each other")
     if loops and not can_fill(layer, edge_attr, pair):
         return unfit(layer, "PyG cannot fill the features of loops")

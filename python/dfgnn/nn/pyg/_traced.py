@@ -154,7 +154,8 @@ def _served(layer, names, edge_index, size, kwargs):
                 record.reason
         raise
     except (IndexError, RuntimeError) as error:
-        if isinstance(error, IndexError) or "out of DATA bounds" in str(error):
+        if isinstance(error, IndexError) or "out of DATA bounds" in str(
+                error) or str(error).startswith("index_select()"):
             raise InvalidError(str(error)) from None  # PyG says it otherwise
         raise
     finally:

@@ -114,8 +114,9 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
     for kind in x.dst:
         results[kind], weights[kind] = _semantic(
             layer, graph, kind, parts[kind]) if kind in parts else (None, None)
-    leading.leave({kind: out for kind, out in results.items()
-                   if out is not None}, True)
+    for tensors in (results, weights):  # a loss may read either
+        leading.leave({kind: tensor for kind, tensor in tensors.items()
+                       if tensor is not None}, True)
     return (results, weights) if return_semantic_attention_weights else results
 
 
@@ -139,7 +140,7 @@ def _scores(parameters, graph, side, h):
 def _semantic(layer, graph, kind, out):
     """Attention over the relations of out [N, R, F]."""
     if not out.numel() and graph.is_whole:
-        return out.new_empty(0, out.size(-1)), None
+        return out.sum(1), None
     scores = (layer.q * graph.mean_of(kind, torch.tanh(layer.k_lin(out)))
               ).sum(-1)
     weights = F.softmax(scores, dim=0)
