@@ -282,16 +282,21 @@ class Campaign:
         processors = sorted(os.sched_getaffinity(0))
         workers = len(devices) * (1 if self.options.device == "cpu" else WORKERS)
 
-        def worker(number, parts=iter(due)):
+        queues = [[p for p in due if ("@LOCK" in p.command) == beside] for beside in (False, True)]
+
+        def worker(number):
             device = devices[number % len(devices)]
+            # the first of a device begins with parts that hold its lock, others beside it
+            mine = queues if number < len(devices) else queues[::-1]
             share = processors[number::workers]
             if share:  # a thread's, which the programs that it begins have, too
                 os.sched_setaffinity(0, share)
             while True:
                 with self.lock:
-                    part = next(parts, None)
-                if part is None:
-                    return
+                    queue = mine[0] or mine[1]
+                    if not queue:
+                        return
+                    part = queue.pop(0)
                 self.measure(part, device)
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             for done in [pool.submit(worker, n) for n in range(workers)]:
