@@ -97,7 +97,7 @@ int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
   return rc;
 }
 
-int dfgnn__confine(sqlite3 *db) {
+static int confine(sqlite3 *db) {
   static const struct {
     int option, value;
   } options[] =
@@ -152,7 +152,7 @@ dfgnn_status dfgnn__store_connect(dfgnn_store *store, const char *path,
   sqlite3_extended_result_codes(store->db, 1);
   sqlite3_busy_handler(store->db, busy, store);
   dfgnn__store_begin(store);
-  rc = dfgnn__confine(store->db);
+  rc = confine(store->db);
   if (rc)
     return dfgnn__store_fail(store, rc, "cannot be opened");
   sqlite3_progress_handler(store->db, 1000, progress, store);

@@ -56,22 +56,19 @@ dfgnn_status dfgnn__store_execute(dfgnn_store *store, const char *sql,
                                   const char *attempt);
 /* Rolls back, and keeps the message that the thread has. */
 void dfgnn__store_rollback(dfgnn_store *store);
-/* The text of a statement over a group's columns, led by hash:
- * "SELECT hash, a, b FROM t ORDER BY hash" or "INSERT INTO t (...) VALUES (...)
- * ON CONFLICT (hash) DO NOTHING".  sqlite3_free it; NULL without memory. */
+/* The text "SELECT hash, a, b FROM t ORDER BY hash" over a group's columns.
+ * sqlite3_free it; NULL without memory. */
 char *dfgnn__select_sql(dfgnn_field_group group);
-char *dfgnn__insert_sql(dfgnn_field_group group);
 
 /* db/connect.c: opens the store's connection anew, with its limits. */
 dfgnn_status dfgnn__store_connect(dfgnn_store *store, const char *path,
                                   const char *options, int flags);
 /* Sets the pragmas, once the file is known to be ours: SQLite reads it then. */
 dfgnn_status dfgnn__store_pragmas(dfgnn_store *store);
-/* A bare connection, and its limits; options are those of a URI, such as
- * "immutable=1", or "". */
+/* A bare connection; options are those of a URI, such as "immutable=1", or "".
+ */
 int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
                    int flags);
-int dfgnn__confine(sqlite3 *db);
 
 /* dfgnn__store_open that asks for no signature. */
 dfgnn_status dfgnn__store_open_unsigned(dfgnn_store **store, const char *path,

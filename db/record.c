@@ -29,7 +29,9 @@ char *dfgnn__select_sql(dfgnn_field_group group) {
   return statement("SELECT %.0s", group, " FROM %s ORDER BY hash", 0);
 }
 
-char *dfgnn__insert_sql(dfgnn_field_group group) {
+/* The text "INSERT INTO t (hash, a, b) VALUES (...) ON CONFLICT (hash) DO
+ * NOTHING" over a group's columns. */
+static char *insert_sql(dfgnn_field_group group) {
   int parts = group == DFGNN_GROUP_MEASUREMENT ? DFGNN_PART_COUNT : 0;
   return statement("INSERT INTO %s (", group, ") VALUES (%.0s",
                    1 + parts + (int)dfgnn__fields[group].count);
@@ -73,7 +75,7 @@ static int insert_group(dfgnn_store *store, int *added, dfgnn_field_group group,
   const dfgnn_fields *fields = &dfgnn__fields[group];
   int rc = SQLITE_OK, column = 1;
   if (!store->insert[group]) {
-    char *sql = dfgnn__insert_sql(group);
+    char *sql = insert_sql(group);
     rc = sql ? sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT,
                                   &store->insert[group], NULL)
              : SQLITE_NOMEM;

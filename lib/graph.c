@@ -103,7 +103,9 @@ static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
                                 g->graph_ptr);
 }
 
-dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
+/* A graph with its locks and names, and nothing else yet.  If it fails *graph
+ * is NULL or is to be destroyed. */
+static dfgnn_status graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
                                 const char *family, const char *name) {
   dfgnn_graph *g = calloc(1, sizeof *g);
   *graph = g;
@@ -127,7 +129,7 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_sorted_edges *sorted) {
   const void *indices = NULL;
   dfgnn_graph *g;
-  dfgnn_status status = dfgnn__graph_start(&g, ctx, csr->family, csr->name);
+  dfgnn_status status = graph_start(&g, ctx, csr->family, csr->name);
   if (status)
     goto out;
   g->matrix.destinations = csr->destinations;

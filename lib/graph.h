@@ -62,10 +62,6 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
 dfgnn_status dfgnn__check_sizes(const char *what, int64_t destinations,
                                 int64_t sources, int64_t edges, int64_t graphs,
                                 const int64_t *graph_ptr);
-/* A graph with its locks and names, and nothing else yet.  If it fails *graph
- * is NULL or is to be destroyed. */
-dfgnn_status dfgnn__graph_start(dfgnn_graph **graph, dfgnn_context *ctx,
-                                const char *family, const char *name);
 
 /* lib/graph_place.c: puts an array where the device can read it; *owned is a
  * copy, or NULL. */

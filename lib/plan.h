@@ -69,12 +69,6 @@ dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
 dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem);
 
-/* Marks a family's variants in *avoided, by variant index.  If it is NULL it is
- * made, with the broken variants marked; the caller frees it. */
-dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
-                                 const dfgnn_context *ctx,
-                                 const dfgnn_family *family);
-
 /* Compiles the programs that the plan's launches need, so that no call waits
  * for the compiler.  DFGNN_ERROR_UNSUPPORTED, with the compiler's message, for
  * a kernel that does not compile or that spills too much. */

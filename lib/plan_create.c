@@ -99,7 +99,9 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn__avoid_family(unsigned char **avoided,
+/* Marks a family's variants in *avoided, by variant index.  If it is NULL it is
+ * made, with the broken variants marked; the caller frees it. */
+static dfgnn_status avoid_family(unsigned char **avoided,
                                  const dfgnn_context *ctx,
                                  const dfgnn_family *family) {
   const size_t count = dfgnn__variant_count();
@@ -205,7 +207,7 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
     snprintf(why, sizeof why, "%s", dfgnn_last_error());
     dfgnn__log(graph->ctx, DFGNN_LOG_INFO, "%s is passed over: %s", refused,
                dfgnn_last_error());
-    status = dfgnn__avoid_family(&avoided, graph->ctx, choice.variant->family);
+    status = avoid_family(&avoided, graph->ctx, choice.variant->family);
     if (status)
       break;
   }

@@ -145,8 +145,9 @@ dfgnn_status dfgnn__xla_each(const dfgnn_xla *c, const char *attribute_name,
   return status;
 }
 
-dfgnn_status dfgnn__xla_read(void *value, const dfgnn_xla *c, const void *data,
-                             size_t bytes) {
+/* Copies memory of the call's device to the host, which waits for it. */
+static dfgnn_status read_back(void *value, const dfgnn_xla *c, const void *data,
+                              size_t bytes) {
   if (!c->on_gpu) {
     memcpy(value, data, bytes);
     return DFGNN_OK;
@@ -164,7 +165,7 @@ static dfgnn_status count_edges(dfgnn_xla *c, const xla_buffer *offsets) {
     int32_t narrow;
     int64_t wide;
   } value = {0};
-  dfgnn_status status = dfgnn__xla_read(
+  dfgnn_status status = read_back(
       &value, c, last, wide ? sizeof value.wide : sizeof value.narrow);
   c->csr.edges = wide ? value.wide : value.narrow;
   return status;

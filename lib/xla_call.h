@@ -33,10 +33,6 @@ dfgnn_status dfgnn__xla_each(const dfgnn_xla *c, const char *attribute_name,
                              const xla_buffers *buffers, int64_t first,
                              dfgnn_xla_taker *take, void *taker);
 
-/* Copies memory of the call's device to the host, which waits for it. */
-dfgnn_status dfgnn__xla_read(void *value, const dfgnn_xla *c, const void *data,
-                             size_t bytes);
-
 /* Does the work in this much memory of XLA's on a GPU, of the host's on a CPU.
  */
 typedef dfgnn_status dfgnn_xla_work(const void *subject, void *workspace,

@@ -62,7 +62,9 @@ static int was_seen(const dfgnn_decision *d, const char *variant) {
   return 0;
 }
 
-int dfgnn__is_complete(const dfgnn_decision *d, const dfgnn_table *table,
+/* Were all members of the query's portfolio measured in the decision, or found
+ * unfit there? */
+static int is_complete(const dfgnn_decision *d, const dfgnn_table *table,
                        const dfgnn_query *query) {
   const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
   const size_t count = dfgnn__members(member, NULL, table, query);
@@ -152,7 +154,7 @@ static int choose_this(dfgnn_choice *choice, const dfgnn_table *t,
   if (!v)
     return 0;
   const size_t count = e->decision->count;
-  const int complete = dfgnn__is_complete(e->decision, t, q);
+  const int complete = is_complete(e->decision, t, q);
   if (!complete && !(otherwise && was_seen(e->decision, otherwise->name)))
     return 0;
   const int exact = complete && l->gate == wanted->gate;
@@ -204,7 +206,7 @@ static int was_complete(dfgnn_entry *e, const dfgnn_table *t) {
   int known = __atomic_load_n(&e->complete, __ATOMIC_RELAXED);
   if (known == UNKNOWN) {
     known = dfgnn__row_query(&there, &e->decision->problem, &t->device) &&
-                    dfgnn__is_complete(e->decision, t, &there.query)
+                    is_complete(e->decision, t, &there.query)
                 ? COMPLETE
                 : INCOMPLETE;
     __atomic_store_n(&e->complete, known, __ATOMIC_RELAXED);

@@ -84,11 +84,6 @@ typedef struct dfgnn_row_query {
 int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
                      const dfgnn_device_info *device);
 
-/* Were all members of the query's portfolio measured in the decision, or found
- * unfit there? */
-int dfgnn__is_complete(const dfgnn_decision *decision, const dfgnn_table *table,
-                       const dfgnn_query *query);
-
 /* The sources pinned, exact and near; choice->variant is NULL if none of them
  * answers.  otherwise: the variant that would be chosen without measurements;
  * an incomplete decision of this very graph answers only if it was measured

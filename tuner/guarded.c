@@ -31,7 +31,8 @@ static dfgnn_status fill(dfgnn_context *ctx, void *to, int byte, size_t bytes) {
   return ctx->backend->fill(ctx->device, to, byte, bytes);
 }
 
-dfgnn_status dfgnn__guard_check(dfgnn_context *ctx, const char *guard,
+/* DFGNN_ERROR_WRONG if one of the guard's bytes was written. */
+static dfgnn_status guard_check(dfgnn_context *ctx, const char *guard,
                                 const char *side, const char *name) {
   unsigned char found[DFGNN_GUARD];
   dfgnn_status status = dfgnn__harness_copy(ctx, found, guard, sizeof found);
@@ -98,8 +99,8 @@ dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx,
 
 dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx) {
   const char *data = dfgnn__guarded_data(g);
-  DFGNN_TRY(dfgnn__guard_check(ctx, data - DFGNN_GUARD, "before", g->name));
-  return dfgnn__guard_check(ctx, data + g->bytes, "beyond", g->name);
+  DFGNN_TRY(guard_check(ctx, data - DFGNN_GUARD, "before", g->name));
+  return guard_check(ctx, data + g->bytes, "beyond", g->name);
 }
 
 dfgnn_status dfgnn__guarded_read(const dfgnn_guarded *g, dfgnn_context *ctx) {
@@ -120,8 +121,7 @@ dfgnn_status dfgnn__guarded_run(dfgnn_context *ctx, const dfgnn_plan *plan,
   dfgnn__bodies_hurry(-1);
   if (!status)
     status = ctx->backend->synchronize(ctx->device, NULL);
-  return status ? status
-                : dfgnn__guard_check(ctx, guard, "beyond", "the workspace");
+  return status ? status : guard_check(ctx, guard, "beyond", "the workspace");
 }
 
 /* ---- graphs -------------------------------------------------------------- */

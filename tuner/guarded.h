@@ -14,9 +14,6 @@ dfgnn_status dfgnn__harness_memory(size_t bytes);
 /* Copies between host and device, in either direction. */
 dfgnn_status dfgnn__harness_copy(dfgnn_context *ctx, void *to, const void *from,
                                  size_t bytes);
-/* DFGNN_ERROR_WRONG if one of the guard's bytes was written. */
-dfgnn_status dfgnn__guard_check(dfgnn_context *ctx, const char *guard,
-                                const char *side, const char *name);
 
 /* memory begins DFGNN_GUARD and shift bytes before the tensor. */
 typedef struct dfgnn_guarded {

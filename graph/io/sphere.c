@@ -25,7 +25,8 @@ static dfgnn_status allocate(dfgnn__places *places, int64_t count) {
   return DFGNN_OK;
 }
 
-int64_t dfgnn__root(int64_t n) {
+/* The largest whole number whose square is at most n. */
+static int64_t square_root(int64_t n) {
   int64_t root = (int64_t)sqrt((double)n);
   while (root * root > n)
     root--;
@@ -84,7 +85,7 @@ static dfgnn_status octahedral(dfgnn__places *places, int64_t size) {
 
 /* About sqrt(3/4 size) rings lie as far from each other as their points do. */
 static dfgnn_status latitude(dfgnn__places *places, int64_t size) {
-  int64_t rings = dfgnn__root(3 * size / 4) / 2 * 2, used = 0;
+  int64_t rings = square_root(3 * size / 4) / 2 * 2, used = 0;
   rings = rings ? rings : 1;
   wide around = 0, so_far = 0;
   dfgnn_status status = allocate(places, size);
@@ -141,7 +142,7 @@ static int32_t middle_of(const mesh *m, int64_t a, int64_t b) {
 static dfgnn__place middle(dfgnn__place a, dfgnn__place b) {
   int64_t x = (int64_t)a.x + b.x, y = (int64_t)a.y + b.y,
           z = (int64_t)a.z + b.z;
-  int64_t length = dfgnn__root(x * x + y * y + z * z);
+  int64_t length = square_root(x * x + y * y + z * z);
   return (dfgnn__place){(int32_t)(x * DFGNN__SPHERE / length),
                         (int32_t)(y * DFGNN__SPHERE / length),
                         (int32_t)(z * DFGNN__SPHERE / length)};
@@ -256,12 +257,12 @@ static void attributes_of(float attribute[3], dfgnn__place p, dfgnn__place q) {
   int64_t x = p.x, y = p.y;
   if (!x && !y)
     x = 0, y = -1;
-  int64_t squared = x * x + y * y, ring = dfgnn__root(squared);
+  int64_t squared = x * x + y * y, ring = square_root(squared);
   wide along = (wide)x * d[0] + (wide)y * d[1];
   int64_t east = (int64_t)(((wide)x * d[1] - (wide)y * d[0]) / ring);
   int64_t north = (int64_t)(((wide)squared * d[2] - (wide)p.z * along) /
                             ((wide)ring * DFGNN__SPHERE));
-  int64_t flat = dfgnn__root(east * east + north * north);
+  int64_t flat = square_root(east * east + north * north);
   attribute[0] = (float)(sqrt((double)length) / (double)DFGNN__SPHERE);
   attribute[1] = flat ? (float)((double)east / (double)flat) : 0;
   attribute[2] = flat ? (float)((double)north / (double)flat) : 0;

@@ -36,9 +36,6 @@ dfgnn_status dfgnn__sphere_places(dfgnn__places *places,
 dfgnn_status dfgnn__icosphere(dfgnn__places *places, dfgnn__edges *edges,
                               int64_t level, int64_t coarsest);
 
-/* The largest whole number whose square is at most n. */
-int64_t dfgnn__root(int64_t n);
-
 /* Writes three numbers of each edge into parts: the length from row to source,
  * and the direction of the source from the row, to the east and to the north.
  */

@@ -71,32 +71,3 @@ const char *dfgnn__library_functions(void *table, void *library,
   }
   return NULL;
 }
-
-typedef struct search {
-  const dfgnn_library *library;
-  void *table;
-} search;
-
-static int take_functions(const char *path, void *context) {
-  const search *s = context;
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    return 0;
-  if (!dfgnn__library_functions(s->table, library, s->library->functions,
-                                s->library->count))
-    return 1;
-  dlclose(library);
-  return 0;
-}
-
-int dfgnn__library_open(const dfgnn_library *library, void *table) {
-  search s = {library, table};
-  const char *given = getenv(library->variable);
-  if (given)
-    return take_functions(given, &s);
-  for (const char *const *name = library->names; *name; name++)
-    if (take_functions(*name, &s))
-      return 1;
-  return dfgnn__library_find(library->file, library->folders, take_functions,
-                             &s);
-}

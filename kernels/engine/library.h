@@ -27,18 +27,4 @@ const char *dfgnn__library_functions(void *table, void *library,
                                      const dfgnn_library_function *functions,
                                      size_t count);
 
-/* A library of which only its functions are wanted. */
-typedef struct dfgnn_library {
-  const char *variable;       /* of the environment: a path, and no search */
-  const char *const *names;   /* for the loader's path; ends with NULL */
-  const char *file;           /* for dfgnn__library_find() */
-  const char *const *folders; /* for the same */
-  const dfgnn_library_function *functions;
-  size_t count;
-} dfgnn_library;
-
-/* Looks for the library and fills the table with its functions; returns 1 if a
- * library with all of them was found. */
-int dfgnn__library_open(const dfgnn_library *library, void *table);
-
 #endif

@@ -83,9 +83,6 @@ void dfgnn__program_counts(int64_t counts[DFGNN_PLACES],
 void dfgnn__program_take_views(dfgnn_program_job *job, const dfgnn_matrix *rows,
                                const dfgnn_view *const *views);
 
-/* Does any walk go over columns, or need their degrees? */
-int dfgnn__program_needs_columns(const dfgnn_lowered *lowered);
-
 /* Runs the program in blocks of edges that stay in the cache.  Sums are of
  * double if a tensor is F64, else of float, in an order that does not depend on
  * the number of threads. */

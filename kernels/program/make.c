@@ -74,7 +74,7 @@ static int by_themselves(const dfgnn_node *x, const dfgnn_node *y) {
 /* The order of factors and terms.  It looks at the order of inputs and not at
  * their numbers, so that a gradient, which has some of them alone, multiplies
  * as its program does: what it compares with an extreme has the same bits. */
-int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b) {
+static int make_order(const dfgnn_dag *dag, int32_t a, int32_t b) {
   while (a != b) {
     const dfgnn_node *x = at(dag, a), *y = at(dag, b);
     int found = by_themselves(x, y), i = 0;
@@ -157,7 +157,7 @@ void dfgnn__make_sort(const dfgnn_dag *dag, int32_t *list, int count) {
   for (int i = 1; i < count; i++) {
     int32_t x = list[i];
     int k = i;
-    for (; k > 0 && dfgnn__make_order(dag, list[k - 1], x) > 0; k--)
+    for (; k > 0 && make_order(dag, list[k - 1], x) > 0; k--)
       list[k] = list[k - 1];
     list[k] = x;
   }

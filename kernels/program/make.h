@@ -22,8 +22,6 @@
 
 #include "kernels/program/dag.h"
 
-/* Below 0 if factor or term a comes before b, 0 if they are one. */
-int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b);
 /* Sorts factors or terms. */
 void dfgnn__make_sort(const dfgnn_dag *dag, int32_t *list, int count);
 int32_t dfgnn__make_number(dfgnn_dag *dag, double x);

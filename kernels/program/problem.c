@@ -62,7 +62,8 @@ void dfgnn__program_job_of(dfgnn_program_job *job, dfgnn_binding *binding,
   }
 }
 
-int dfgnn__program_needs_columns(const dfgnn_lowered *lowered) {
+/* Does any walk go over columns, or need their degrees? */
+static int program_needs_columns(const dfgnn_lowered *lowered) {
   int needs = 0;
   for (int i = 0; i < lowered->walk_count; i++)
     needs |= lowered->walks[i].own == DFGNN_PLACE_SRC;
@@ -76,7 +77,7 @@ int dfgnn__program_needs_columns(const dfgnn_lowered *lowered) {
 int dfgnn__program_views_of(const dfgnn_lowered *lowered, int columns,
                             dfgnn_view_request *requests) {
   int count = 0;
-  if (columns || dfgnn__program_needs_columns(lowered))
+  if (columns || program_needs_columns(lowered))
     requests[count++].kind = DFGNN_VIEW_TRANSPOSE;
   if (dfgnn__program_needs_relations(lowered))
     requests[count++].kind = DFGNN_VIEW_RELATIONS;

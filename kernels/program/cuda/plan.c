@@ -39,7 +39,8 @@ int dfgnn__plan_is_own(const walk_plan *p, const dfgnn_step *step) {
   return step->level == DFGNN_LEVEL_OWN && !dfgnn__plan_reduces_edges(p, step);
 }
 
-int dfgnn__plan_elementwise(int op) {
+/* Does an operation read what its result's place and axes say? */
+static int plan_elementwise(int op) {
   return (op >= DFGNN_NODE_ADD && op <= DFGNN_NODE_WHERE) ||
          op == DFGNN_NODE_EXPAND || dfgnn__node_reduces(op);
 }
@@ -163,7 +164,7 @@ static void read_by(walk_plan *p, int32_t n, uint64_t stages) {
       read_beside(p, a, p->soft[n], stages);
     int aligned = plan_class(p, a) == CLASS_ONE ||
                   dfgnn__plan_folds_lanes(p, n) ||
-                  (dfgnn__plan_elementwise(node->op) &&
+                  (plan_elementwise(node->op) &&
                    dfgnn__plan_aligned(p, plan_class(p, n), a));
     read_argument(p, a, aligned, stages);
     if (p->lowered->fused[a])

@@ -50,8 +50,6 @@ int dfgnn__plan_is_own(const walk_plan *p, const dfgnn_step *step);
 int dfgnn__plan_aligned(const walk_plan *p, value_class to, int32_t a);
 /* Is it the sum or maximum of the features of a head, over lanes? */
 int dfgnn__plan_folds_lanes(const walk_plan *p, int32_t n);
-/* Does an operation read what its result's place and axes say? */
-int dfgnn__plan_elementwise(int op);
 
 /* The logsumexp of a weight exp(score - lse). */
 int32_t dfgnn__plan_lse_of(const walk_plan *p, int32_t weight);

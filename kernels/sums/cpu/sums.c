@@ -83,7 +83,7 @@ static size_t offset_bytes(const dfgnn_matrix *matrix) {
   return matrix->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
 }
 
-dfgnn_cpu_sums_layout dfgnn__cpu_sums_layout(const dfgnn_setting *setting) {
+static dfgnn_cpu_sums_layout cpu_sums_layout(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
   const size_t rows = (size_t)setting->matrix->destinations;
   dfgnn_cpu_sums_layout l = {0};
@@ -104,7 +104,7 @@ dfgnn_cpu_sums_layout dfgnn__cpu_sums_layout(const dfgnn_setting *setting) {
 
 size_t dfgnn__cpu_sums_workspace(const dfgnn_setting *setting,
                                  dfgnn_cpu_algorithm algorithm) {
-  return dfgnn__cpu_sums_layout(setting).walk +
+  return cpu_sums_layout(setting).walk +
          dfgnn__cpu_walk_memory(setting, algorithm,
                                 state_bytes(setting->problem));
 }
@@ -210,7 +210,7 @@ void dfgnn__cpu_sums_begin(dfgnn_cpu_sums_call *c, const dfgnn_launch *launch,
       .kernels = dfgnn__cpu_sums_kernels(setting->parameter[DFGNN_CPU_P_SIMD],
                                          p->dtype),
       .algorithm = algorithm,
-      .layout = dfgnn__cpu_sums_layout(setting),
+      .layout = cpu_sums_layout(setting),
       .memory = launch->workspace,
       .job = {.op = p->op,
               .message = p->message,

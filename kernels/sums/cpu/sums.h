@@ -222,7 +222,6 @@ typedef struct dfgnn_cpu_sums_call {
   dfgnn_cpu_sums job; /* what all passes have in common */
 } dfgnn_cpu_sums_call;
 
-dfgnn_cpu_sums_layout dfgnn__cpu_sums_layout(const dfgnn_setting *setting);
 /* Bytes of all of it. */
 size_t dfgnn__cpu_sums_workspace(const dfgnn_setting *setting,
                                  dfgnn_cpu_algorithm algorithm);
