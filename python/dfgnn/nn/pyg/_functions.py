@@ -24,7 +24,7 @@ from ...reductions import group_count
 
 def _counts(index, count):
     return count is None and isinstance(index, torch.Tensor) \
-        and index.dim() == 1
+        and index.dim() == 1 and index.numel() > 0
 
 
 def _by_kernels(src, index, reduce, count):
@@ -69,8 +69,7 @@ def _pool(reduce):
 def _dense(theirs):
     def to_dense_batch(x, batch=None, fill_value=0.0, max_num_nodes=None,
                        batch_size=None):
-        if _counts(batch, batch_size) and batch.numel() and \
-                not batch.is_inference():
+        if _counts(batch, batch_size) and not batch.is_inference():
             batch_size = group_count(batch)
             if max_num_nodes is None:
                 max_num_nodes = remember(batch, "largest graph", lambda: int(
