@@ -154,6 +154,15 @@ def test_dropout_keeps_what_it_returns(x, edges):
     assert (total > 0).all()
 
 
+def test_a_loss_of_attention_alone_leads_to_no_value(x, edges):
+    layer = ours.TransformerConv(WIDTH, OUT, heads=2).double()
+    alpha = layer(x, edges, return_attention_weights=True)[1][1]
+    alpha.square().sum().backward()
+    assert {name for name, weight in layer.named_parameters()
+            if weight.grad is None} == {"lin_value.weight", "lin_value.bias",
+                                        "lin_skip.weight", "lin_skip.bias"}
+
+
 def test_certain_dropout_leaves_nothing(x, edges):
     layer = ours.GATConv(WIDTH, OUT, dropout=1.0, bias=False).double()
     assert not layer(x, edges).any()

@@ -340,6 +340,13 @@ def test_pna_takes_no_nodes():
     assert layer(torch.ones(0, W), torch.ones(2, 0).long()).shape == (0, 4)
 
 
+def test_a_norm_refuses_no_graphs_as_pyg():
+    norm = G.GraphNorm(W)
+    dfgnn.accelerate(norm)
+    with pytest.raises(RuntimeError, match="max"):
+        norm(torch.ones(0, W), torch.ones(0).long())
+
+
 def test_agnn_has_the_type_that_its_beta_makes():
     layer, given = G.AGNNConv().double(), (torch.randn(N, W),
                                            random_edges(N, N, E))

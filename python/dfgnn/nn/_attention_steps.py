@@ -198,7 +198,10 @@ def transformer(layer, graph, x, edge_attr, weights, row, num_dst):
              (src, layer.lin_value)]
     if layer.root_weight:
         sides.append((dst, layer.lin_skip))
-    *parts, root = (*together(sides), None)[:4]
+    # a loss may read the weights alone, to which values and root do not lead
+    products = [lin(side) for side, lin in sides] if weights else \
+        together(sides)
+    *parts, root = (*products, None)[:4]
     query, key, value = (part.view(-1, layer.heads, layer.out_channels)
                          for part in parts)
     out, alpha = _attended(
