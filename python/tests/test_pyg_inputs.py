@@ -347,6 +347,13 @@ def test_a_norm_refuses_no_graphs_as_pyg():
         norm(torch.ones(0, W), torch.ones(0).long())
 
 
+def test_a_bias_that_no_deviation_sees_has_a_gradient_of_zeros():
+    layer = G.EdgeConv(Linear(2 * W, 4), aggr="std")
+    dfgnn.accelerate(layer)
+    layer(torch.randn(N, W), random_edges(N, N, E)).sum().backward()
+    assert not layer.nn.bias.grad.any()
+
+
 def test_agnn_has_the_type_that_its_beta_makes():
     layer, given = G.AGNNConv().double(), (torch.randn(N, W),
                                            random_edges(N, N, E))
