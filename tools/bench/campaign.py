@@ -16,18 +16,17 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
               tune GRAPHS OPTIONS                    dfgnn-tune run alone
               SCRIPT.py OPTIONS                      of tools/bench/ or docs/examples/
 
-@GRAPH, @PART, @FILE, @DEVICE, @DATA and @LOCK stand for the part's graph, the part, a file for
-the rows, the device, the folder data/ and the file of the device's lock.  A line NAME = WORDS defines a list, which PARTS may
-have and @NAME stands for.  Each GPU has three workers that take one part after the other on their share of
-the processors: one holds the lock and measures, commands with @LOCK compile without it.  A run that was stopped goes on where it was.  --minutes that are too few make budgets
-smaller.  The tools are taken from --build or from PATH.
+@GRAPH, @PART, @FILE, @DEVICE and @DATA stand for the part's graph, the part, a file for the
+rows, the device and the folder data/.  A line NAME = WORDS defines a list, which PARTS may
+have and @NAME stands for.  Each GPU has a worker that takes one part after the other on
+its share of the processors; what torch.compile makes of a part is made before, of several
+side by side, and kept by torch.  A run that was stopped goes on where it was.  --minutes
+that are too few make budgets smaller.  The tools are taken from --build or from PATH.
 """
 
 import argparse
 import ast
 import concurrent.futures
-import contextlib
-import fcntl
 import glob
 import hashlib
 import io
@@ -47,7 +46,7 @@ import tokenize
 import tables
 
 TOP = tables.TOP
-WORKERS = 3  # of a GPU
+AHEAD = 6  # parts of a GPU that are compiled side by side
 DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
 
 
@@ -168,28 +167,16 @@ class Campaign:
         print(time.strftime("%H:%M:%S"), text, file=sys.stderr)
 
     def graph(self, name):
-        """The file of a graph, or the text that makes it."""
-        if "=" in name or ":" in name:
-            return name
+        """The file of a graph."""
         for folder in (self.options.graphs, self.out / "graphs", TOP / "data"):
             if os.path.exists(f"{folder}/{name}.npz"):
                 return f"{folder}/{name}.npz"
-        path = self.out / "graphs" / f"{name}.npz"
+        made = name if "=" in name else f"preset={name}"
+        path = self.out / "graphs" / (re.sub(r"[^\w.-]", "_", name)[:80] + ".npz")
         with self.lock:
             if not path.exists():
-                subprocess.run(["dfgnn-graph", "generate", f"preset={name}", "-q", "-o", path],
-                               check=True)
+                subprocess.run(["dfgnn-graph", "generate", made, "-q", "-o", path], check=True)
         return str(path)
-
-    def lock_of(self, device):
-        return self.out / f"lock{device}"
-
-    @contextlib.contextmanager
-    def alone(self, device):
-        """Waits until no other worker measures on the device."""
-        with open(self.lock_of(device), "a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def call(self, command, device, seconds, log):
         """What a command prints; None if it fails or takes too long."""
@@ -202,20 +189,19 @@ class Campaign:
             return None
         return done.stdout if done.returncode in (0, 3) else None  # 3: out of time
 
-    def rows(self, part, device, log):
+    def rows(self, part, device, log, *more):
         kind, _, text = part.command.partition(" ")
         for mark, value in {"@GRAPH": "@GRAPH" in text and self.graph(part.name),
                             "@PART": part.name, "@DEVICE": self.options.device,
-                            "@DATA": TOP / "data", "@LOCK": self.lock_of(device)}.items():
+                            "@DATA": TOP / "data"}.items():
             text = text.replace(mark, str(value))
         common = ["--device", self.options.device, "--store", str(self.options.store), "-q"]
         if kind.endswith(".py"):
             raw = part.kept.with_suffix(".raw")
             script = next(f for f in (TOP / "tools/bench" / kind, TOP / "docs/examples" / kind)
                           if f.exists())
-            with contextlib.nullcontext() if "@LOCK" in part.command else self.alone(device):
-                printed = self.call([sys.executable, script, *shlex.split(
-                    text.replace("@FILE", str(raw)))], device, 3 * part.seconds + 60, log)
+            printed = self.call([sys.executable, script, *shlex.split(text.replace(
+                "@FILE", str(raw))), *more], device, 2 * part.seconds + 60, log)
             if printed is not None and raw.exists():
                 printed = raw.read_bytes()
             return None if printed is None else json.loads(printed)
@@ -226,13 +212,12 @@ class Campaign:
             budget = min(self.options.budget, max(.06, .7 * each / problems(" ".join(problem))))
             tune = ["dfgnn-tune", "run", *graph, *problem, *common, "--budget", f"{budget:.3f}s",
                     "--time-limit", f"{2 * each + 5:.0f}s"]
-            with self.alone(device):
-                if self.call(tune, device, 3 * each + 30, log) is None:
-                    self.say(f"dfgnn-tune fails on {part.name}: {self.out}/log")
-                if kind == "tune":
-                    continue
-                printed = self.call(["dfgnn-bench", *graph, *problem, *shlex.split(options),
-                                     *common, "--json"], device, 3 * each + 60, log)
+            if self.call(tune, device, 3 * each + 30, log) is None:
+                self.say(f"dfgnn-tune fails on {part.name}: {self.out}/log")
+            if kind == "tune":
+                continue
+            printed = self.call(["dfgnn-bench", *graph, *problem, *shlex.split(options), *common,
+                                 "--json"], device, 3 * each + 120, log)
             if printed is None:
                 return None
             found += [r for r in json.loads(printed) if r.get("status") != "refused"]
@@ -255,6 +240,33 @@ class Campaign:
         rows = [{"part": part.name, **r, "commit": self.commit, "digest": part.digest}
                 for r in (rows if isinstance(rows, list) else [rows])]
         part.kept.write_text(json.dumps({"digest": part.digest, "rows": rows}))
+
+    def compile(self, part, device):
+        """Has torch keep what it compiles for a part, of which nothing is timed."""
+        with open(self.out / "log", "ab") as log:
+            try:
+                self.rows(part, device, log, "--ahead")
+            except (OSError, ValueError) as error:
+                log.write(f"{error}\n".encode())
+
+    def side_by_side(self, parts, devices, action):
+        """Does the action with each part, on a thread for each of the devices, which may
+        stand there several times, and its share of the processors."""
+        processors, parts = sorted(os.sched_getaffinity(0)), iter(parts)
+        each = max(1, len(processors) // len(devices))
+
+        def worker(number):
+            # a thread's, which the programs that it begins have, too
+            os.sched_setaffinity(0, processors[number * each % len(processors):][:each])
+            while True:
+                with self.lock:
+                    part = next(parts, None)
+                if part is None:
+                    return
+                action(part, devices[number])
+        with concurrent.futures.ThreadPoolExecutor(len(devices)) as pool:
+            for done in [pool.submit(worker, n) for n in range(len(devices))]:
+                done.result()
 
     def run(self):
         for folder in ("graphs", "parts"):
@@ -279,28 +291,10 @@ class Campaign:
         self.share = min(1, max(.1, len(devices) * (self.end - time.time()) / max(wanted, 1)))
         self.say(f"{len(due)} parts on {len(devices)} lists, {self.share:.2f} of their time")
 
-        processors = sorted(os.sched_getaffinity(0))
-        workers = len(devices) * (1 if self.options.device == "cpu" else WORKERS)
-
-        queues = [[p for p in due if ("@LOCK" in p.command) == beside] for beside in (False, True)]
-
-        def worker(number):
-            device = devices[number % len(devices)]
-            # the first of a device begins with parts that hold its lock, others beside it
-            mine = queues if number < len(devices) else queues[::-1]
-            share = processors[number::workers]
-            if share:  # a thread's, which the programs that it begins have, too
-                os.sched_setaffinity(0, share)
-            while True:
-                with self.lock:
-                    queue = mine[0] or mine[1]
-                    if not queue:
-                        return
-                    part = queue.pop(0)
-                self.measure(part, device)
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            for done in [pool.submit(worker, n) for n in range(workers)]:
-                done.result()
+        compiled = [p for p in due if "_compiled" in p.command]
+        if self.options.device != "cpu":
+            self.side_by_side(compiled, devices * AHEAD, self.compile)
+        self.side_by_side(due, devices, self.measure)
         return 0
 
     def put(self):
