@@ -59,11 +59,21 @@ static int match_size(matcher *m, dfgnn_size p, dfgnn_size n) {
   return 1;
 }
 
+/* Sizes and, in memory, the order of elements are the same: [D,H] is no [H,D].
+ */
 static int match_shape(matcher *m, const dfgnn_size *p, const dfgnn_size *n,
                        axes x) {
-  for (int i = 0; i < DFGNN_DAG_AXES; i++)
-    if (!match_size(m, p[i], n[x.of[i]]))
+  int last = -1;
+  for (int i = 0; i < DFGNN_DAG_AXES; i++) {
+    const int axis = x.of[i];
+    if (!match_size(m, p[i], n[axis]))
       return 0;
+    if (dfgnn__size_is(n[axis], 1))
+      continue;
+    if (axis < last)
+      return 0;
+    last = axis;
+  }
   return 1;
 }
 

@@ -99,6 +99,17 @@ static const char *const near_misses[] = {
     /* sums over heads, as many as there are features */
     "dst q[4,4]; src k[4,4], v[4,4]\n"
     "out = sum_in(softmax_in(sum(q * k, -2)) * v)",
+    /* heads behind features, which the operator would read as if before */
+    "dst q[8,2]; src k[8,2], v[2,8]\n"
+    "s = reshape(sum(q * k, -2), [2,1])\n"
+    "out = sum_in(softmax_in(s) * v)",
+    "dst q[D,H]; src k[D,H], v[H,D]; edge b[H,1]\n"
+    "s = transpose(sum(q * k, -2), -2, -1)\n"
+    "out = sum_in(softmax_in(s / 3 + b) * v)",
+    "dst x[4,4]; src y[4,4], v[4,4]; edge f[3]; param W[16,3]\n"
+    "e = reshape(linear(f, W), [4,4])\n"
+    "s = reshape(sum((y + e) * x, -2), [4,1])\n"
+    "out = sum_in(softmax_in(s) * v)",
     /* two scales */
     "dst q[8]; src k[8], v[8]\n"
     "out = sum_in(exp(0.5 * dot(q, k) - logsumexp_in(0.4 * dot(q, k))) * v)",
