@@ -207,7 +207,7 @@ static int known_operators(const tool_settings *s) {
                           dfgnn_name(DFGNN_NAMES_PASS, s->pass[p]),
                           dfgnn_name(DFGNN_NAMES_OP, s->op[o]));
   for (int o = 0; o < s->op_count; o++)
-    if ((tool_is_named(s->op[o]) || !(DFGNN_OPS_ATTENTION >> s->op[o] & 1)) &&
+    if (!tool_is_named(s->op[o]) && !(DFGNN_OPS_ATTENTION >> s->op[o] & 1) &&
         (s->bias || s->dropout))
       return tool_usage("--%s: found operator %s, expected gt, agnn, gat or "
                         "gatv2, which have attention scores",
@@ -271,14 +271,38 @@ static dfgnn_problem *operator_problems(size_t *count, const tool_settings *s) {
   return problems;
 }
 
+/* The option that is set although a program's text says all of that; NULL:
+ * none. */
+static const char *unfit_option(const tool_settings *s) {
+#define SETS(option, list)                                                     \
+  for (int i = 0; i < s->list##_count; i++)                                    \
+    if (s->list[i])                                                            \
+  return option
+  SETS("math", math);
+  SETS("layout", layout);
+  SETS("edge-dim", edge_dim);
+  SETS("edge-use", edge_use);
+  SETS("message", message);
+#undef SETS
+  return s->bias ? "bias" : s->dropout ? "dropout" : s->weights ? "weights" : 0;
+}
+
 dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
+  const char *program = s->program, *unfit = unfit_option(s);
+  for (int i = 0; i < s->op_count && !program; i++)
+    if (tool_is_named(s->op[i]))
+      program = tool_op_name(s->op[i]);
+  if (program && unfit) {
+    (void)tool_usage(
+        "--%s: found program %s, expected operators of the library "
+        "alone, which have it",
+        unfit, program);
+    return NULL;
+  }
   if (s->program)
     return tool_program_problems(count, s);
   dfgnn_problem *problems = operator_problems(count, s), *named = NULL;
-  int any = 0;
-  for (int i = 0; i < s->op_count; i++)
-    any |= tool_is_named(s->op[i]);
-  if (!problems || !any)
+  if (!problems || !program)
     return problems;
   size_t more;
   dfgnn_problem *all = NULL;
@@ -288,8 +312,10 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
       tool_error("out of memory");
   }
   if (all) {
-    memcpy(all + *count, named, more * sizeof *named);
-    *count += more;
+    const size_t operators = *count;
+    for (size_t i = 0; i < more; i++)
+      if (!tool_program_repeats(all, operators, &named[i]))
+        all[(*count)++] = named[i];
   } else {
     free(problems);
   }

@@ -1,8 +1,10 @@
 #include "tools/programs.h"
+#include "db/store.h"
 #include "lib/base/error.h"
 #include "lib/base/file.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
+#include "lib/key.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +95,18 @@ static dfgnn_status size_of(const dfgnn_edge_program **sized,
 }
 
 static int same(const dfgnn_problem *a, const dfgnn_problem *b) {
-  return a->op == b->op && a->pass == b->pass && a->dtype == b->dtype &&
-         a->program == b->program && a->heads == b->heads && a->dim == b->dim;
+  dfgnn_measurement x = {0}, y = {0};
+  dfgnn__key_fill(&x, a, 0);
+  dfgnn__key_fill(&y, b, 0);
+  return dfgnn__same_problem(&x, &y);
+}
+
+int tool_program_repeats(const dfgnn_problem *problems, size_t count,
+                         const dfgnn_problem *problem) {
+  for (size_t i = 0; i < count; i++)
+    if (same(&problems[i], problem))
+      return 1;
+  return 0;
 }
 
 static dfgnn_status add(list *l, const dfgnn_edge_program *program,
@@ -107,9 +119,8 @@ static dfgnn_status add(list *l, const dfgnn_edge_program *program,
   problem.deterministic = s->deterministic;
   problem.cold = s->cold;
   problem.effort = s->effort;
-  for (size_t i = 0; i < l->count; i++)
-    if (same(&l->problems[i], &problem))
-      return DFGNN_OK;
+  if (tool_program_repeats(l->problems, l->count, &problem))
+    return DFGNN_OK;
   if (l->count == MOST_PROBLEMS)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d problems of programs",
                        MOST_PROBLEMS);
@@ -125,44 +136,42 @@ static dfgnn_status add_pass(list *l, const family *f, dfgnn_pass pass,
   return status ? status : add(l, f->gradient, dtype, heads, dim);
 }
 
-static dfgnn_status add_family(list *l, const char *source, const char *name) {
+static dfgnn_status add_family(void *data, const family *f) {
+  list *l = data;
   const tool_settings *s = l->settings;
-  family *f = NULL;
-  dfgnn_status status = find(&f, source, name);
-  for (int p = 0; !status && p < s->pass_count; p++)
+  dfgnn_status status = DFGNN_OK;
+  for (int p = 0; p < s->pass_count; p++)
     for (int t = 0; !status && t < s->dtype_count; t++)
       for (int h = 0; !status && h < s->heads_count; h++)
         for (int d = 0; !status && d < s->dim_count; d++)
           if ((status = add_pass(l, f, s->pass[p], s->dtype[t], s->heads[h],
                                  s->dim[d])))
-            dfgnn__fail_prefix(status, "%s: ", source);
+            dfgnn__fail_prefix(status, "%s: ", f->source);
   return status;
 }
 
-static dfgnn_status add_files(list *l) {
+/* Does the action with each program that the settings name. */
+static dfgnn_status each_family(const tool_settings *s,
+                                dfgnn_status (*action)(void *, const family *),
+                                void *data) {
   dfgnn_status status = DFGNN_OK;
-  for (const char *p = l->settings->program; !status && *p;) {
+  family *f = NULL;
+  for (const char *p = s->program; p && !status && *p;) {
     char path[MOST_PATH];
     const size_t length = strcspn(p, ",");
     snprintf(path, sizeof path, "%.*s", (int)length, p);
-    if (length)
-      status = add_family(l, path, NULL);
+    if (length && !(status = find(&f, path, NULL)))
+      status = action(data, f);
     p += length + (p[length] == ',');
   }
-  if (!status && !l->count)
+  if (!status && s->program && !f)
     status = dfgnn__fail(DFGNN_ERROR_INVALID, "--program names no file");
-  return status;
-}
-
-static dfgnn_status add_named(list *l) {
-  const tool_settings *s = l->settings;
-  dfgnn_status status = DFGNN_OK;
-  for (int i = 0; i < s->op_count && !status; i++) {
+  for (int i = 0; i < s->op_count && !s->program && !status; i++) {
     const char *name = tool_op_name(s->op[i]);
     char source[96];
     snprintf(source, sizeof source, "--op %s", name);
-    if (tool_is_named(s->op[i]))
-      status = add_family(l, source, name);
+    if (tool_is_named(s->op[i]) && !(status = find(&f, source, name)))
+      status = action(data, f);
   }
   return status;
 }
@@ -171,7 +180,7 @@ dfgnn_problem *tool_program_problems(size_t *count, const tool_settings *s) {
   list l = {.settings = s,
             .problems = malloc(MOST_PROBLEMS * sizeof *l.problems)};
   dfgnn_status status = l.problems
-                            ? s->program ? add_files(&l) : add_named(&l)
+                            ? each_family(s, add_family, &l)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (status) {
     free(l.problems);
@@ -205,16 +214,64 @@ dfgnn_status tool_program_relate(dfgnn_graph *graph,
   return status;
 }
 
+/* The program with the sizes that a row has: those of the inputs of its own or,
+ * of a row without a text, its heads and width. */
+static dfgnn_status size_as(const dfgnn_edge_program **sized,
+                            const dfgnn_edge_program *program,
+                            const dfgnn_measurement *row, dfgnn_pass pass) {
+  const dfgnn_edge_program *of_row;
+  dfgnn_binding binding = {0};
+  if (dfgnn__edge_program_known(&of_row, row->program, row->program_text, pass))
+    return size_of(sized, program, row->heads, row->dim);
+  const dfgnn_dag *dag = program->dag;
+  if (dag->input_count != of_row->dag->input_count)
+    return DFGNN_ERROR_INVALID;
+  for (int i = 0; i < dag->input_count; i++)
+    DFGNN_TRY(dfgnn__bind_input(
+        &binding, dag, &dag->inputs[i],
+        dfgnn__bind_port(&of_row->dag->inputs[i], &binding).axis));
+  return dfgnn__edge_program_for(sized, program, binding.names);
+}
+
+/* Is the row of the program, whatever its sizes are? */
+static int is_of(const dfgnn_edge_program *program,
+                 const dfgnn_measurement *row) {
+  const dfgnn_edge_program *sized;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_measurement own = *row;
+  int pass, dtype;
+  if (dfgnn_parse(&pass, DFGNN_NAMES_PASS, row->pass) ||
+      dfgnn_parse(&dtype, DFGNN_NAMES_DTYPE, row->dtype) ||
+      size_as(&sized, program, row, (dfgnn_pass)pass) ||
+      dfgnn_edge_program_problem(&problem, sized, (dfgnn_dtype)dtype))
+    return 0;
+  problem.deterministic = row->deterministic;
+  dfgnn__key_fill(&own, &problem, 0);
+  own.index = row->index;
+  own.protocol = row->protocol;
+  own.program_text = row->program_text;
+  return dfgnn__same_problem(&own, row);
+}
+
+typedef struct search {
+  const dfgnn_measurement *row;
+  int found;
+} search;
+
+static dfgnn_status look(void *data, const family *f) {
+  search *s = data;
+  if (!s->found)
+    s->found = is_of(f->plain, s->row) || is_of(f->kept, s->row) ||
+               is_of(f->gradient, s->row);
+  return DFGNN_OK;
+}
+
 int tool_program_wanted(const tool_settings *s, const dfgnn_measurement *row) {
-  static dfgnn_problem *problems; /* of the settings, which never change */
-  static size_t count;
-  if (!problems && !(problems = tool_program_problems(&count, s)))
+  search of = {.row = row};
+  const dfgnn_status status = each_family(s, look, &of);
+  if (status) {
+    (void)tool_fail(status);
     exit(TOOL_USAGE);
-  for (size_t i = 0; i < count; i++)
-    if (problems[i].program
-            ? !strcmp(problems[i].program->name, row->program)
-            : !*row->program &&
-                  !strcmp(dfgnn_name(DFGNN_NAMES_OP, problems[i].op), row->op))
-      return 1;
-  return 0;
+  }
+  return of.found;
 }

@@ -15,7 +15,11 @@
 dfgnn_problem *tool_program_problems(size_t *count,
                                      const tool_settings *settings);
 
-/* 1 if the row is of such a problem. */
+/* 1 if the problem is one of these. */
+int tool_program_repeats(const dfgnn_problem *problems, size_t count,
+                         const dfgnn_problem *problem);
+
+/* 1 if the row is of such a program, or its gradient, of any size. */
 int tool_program_wanted(const tool_settings *settings,
                         const dfgnn_measurement *row);
 

@@ -220,7 +220,8 @@ static int command(tool_settings *settings, int count, char **operands) {
                           patterns[0], s.count > 1 ? " and the others" : "");
     else if (none)
       tool_note(settings,
-                "nothing is measured; 'dfgnn-tune run GRAPH' measures");
+                "nothing%s is measured; 'dfgnn-tune run GRAPH' measures",
+                records.decisions->count ? " of that" : "");
   }
   tool_records_free(&records);
   return status;

@@ -108,15 +108,47 @@ status 0 dfgnn-tune explain $graph --op film --dim 8 --device cpu \
 holds '.[0].source == "exact"'
 status 0 dfgnn-tune show --op film --dim 8 --store "$work/film.db" --json
 holds 'length > 0 and all(.op == "program")'
-status 0 dfgnn-tune show --op cgcnn --dim 8 --store "$work/film.db" --json
+status 0 dfgnn-tune show --op cgcnn --store "$work/film.db" --json
 holds 'length == 0'
+
+promise "rows of a program are shown and exported by its name, of whatever size"
+status 0 dfgnn-tune run $graph --op gt-edges,supergat --heads 1,2 --dim 5 \
+  --dtype f64 --pass backward --device cpu --budget 0.01 \
+  --store "$work/film.db" --json
+holds 'length == 8'
+status 0 dfgnn-tune show --op film --store "$work/film.db" --json
+holds 'length == 1 and .[0].dim == 8'
+status 0 dfgnn-tune show --op supergat --store "$work/film.db" --json
+holds 'length == 4 and all(.op == "program" and .dim == 5)'
+status 0 dfgnn-tune show --op gt-edges --store "$work/film.db" --json
+holds 'length == 4 and all(.op == "gt")'
+status 0 dfgnn-tune show --op gt-edge-keys --store "$work/film.db" --json
+holds 'length == 0'
+says 'nothing of that is measured'
+
+promise "programs that differ in edge features or messages alone are all meant"
+status 0 dfgnn-tune explain $graph --op gt,gt-edges,gt-edge-keys,relu-sum \
+  --dim 8 --device cpu --store "$work/film.db" --json
+holds 'map(.edge_use) == [null, null, "keys", null]'
+status 0 dfgnn-tune explain $graph --op relu-sum,gate-sum,gate-sum --dim 8 \
+  --device cpu --store "$work/film.db" --json
+holds 'map(.message) == ["relu", "gate"]'
+promise "a program that is an operator beside it is one problem"
+status 0 dfgnn-tune explain $graph --op gt,dotgat --dim 8 --device cpu \
+  --store "$work/film.db" --json
+holds 'length == 1'
 
 promise "a name that is unknown, or that an option is not for, is told"
 status 2 dfgnn-tune run $graph --op supergatt
 says "unknown operator 'supergatt', expected one of: gt" \
   'did you mean supergat?'
-status 2 dfgnn-tune run $graph --op supergat --bias
-says 'found operator supergat'
+for option in --bias --dropout --weights '--message relu' '--edge-dim 3' \
+  '--edge-use keys' '--layout ndh' '--math tf32'; do
+  status 2 dfgnn-tune run $graph --op gt,supergat $option
+  says "${option%% *}: found program supergat, expected operators of the library"
+  status 2 dfgnn-bench $graph --program "$work/film.txt" $option
+  says "found program $work/film.txt"
+done
 status 2 dfgnn-tune pin cpu.program.blocks --op supergat
 says 'found the program supergat'
 
