@@ -171,9 +171,28 @@ def test_campaign(monkeypatch, capsys, tmp_path):
     code.write_text("1  # because")
     assert call("status", out, "here") == call("status", out) == [
         ["one", "1 current"], ["two", "1 current"]]
+    assert call("status", out, "--only", "two") == [["two", "1 current"]]
+    for wrong in (("status", out, "nowhere"), ("put", out), ("status", out, "--only", "onee")):
+        with pytest.raises(SystemExit):
+            call(*wrong)
     code.write_text("2")
     assert call("status", out, "here") == call("status", out) == [
         ["one", "1 stale"], ["two", "1 stale"]]
+
+
+@pytest.mark.parametrize("before, after, same", [
+    ('f("a/*.c"); int x; /* y */', 'f("a/*.c"); int z; /* y */', False),
+    ('f("//a"); int x;', 'f("//b"); int x;', False),
+    ("c = '\"'; int x; // a", "c = '\"'; int x; // b", True),
+    ("int x; /* don't */ int y;", "int x;   int y;", True)])
+def test_campaign_reads_comments_of_c(monkeypatch, tmp_path, before, after, same):
+    monkeypatch.syspath_prepend(BENCH)
+    plain = importlib.import_module("campaign").plain
+    texts = []
+    for text in (before, after):
+        (tmp_path / "code.c").write_text(text)
+        texts.append(plain(str(tmp_path / "code.c")))
+    assert (texts[0] == texts[1]) is same
 
 
 def test_tables(monkeypatch):

@@ -47,6 +47,8 @@ import tables
 
 TOP = tables.TOP
 AHEAD = 6  # parts of a GPU that are compiled side by side
+# strings and characters, which may hold what looks like a comment; comments
+WORDS_OF_C = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|/\*.*?\*/|//[^\n]*""", re.DOTALL)
 DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
 
 
@@ -54,7 +56,7 @@ def plain(file):
     """The code of a file without its comments."""
     text = pathlib.Path(file).read_text()
     if not file.endswith(".py"):
-        return re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL))
+        return re.sub(r"\s+", " ", WORDS_OF_C.sub(lambda word: word[1] or "", text))
     lines = text.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -69,6 +71,9 @@ def plain(file):
 def digest(code):
     """Names the code of files and folders."""
     sums = hashlib.sha256()
+    for pattern in code.split():
+        if not glob.glob(str(TOP / pattern)):
+            sys.exit(f"campaign.py: no file {pattern}, whose change would make rows stale")
     for one in sorted(f for pattern in code.split() for f in glob.glob(str(TOP / pattern))):
         files = [one] if os.path.isfile(one) else sorted(
             f for f in glob.glob(one + "/**", recursive=True)
@@ -223,31 +228,31 @@ class Campaign:
             found += [r for r in json.loads(printed) if r.get("status") != "refused"]
         return found
 
+    def try_rows(self, part, device, *more):
+        """The rows; None, and a line of the log, if they cannot be had."""
+        with open(self.out / "log", "ab") as log:
+            try:
+                return self.rows(part, device, log, *more)
+            except (OSError, ValueError, subprocess.CalledProcessError) as error:
+                log.write(f"{error}\n".encode())
+                return None
+
     def measure(self, part, device):
         if self.end - time.time() < 10 or (part.command.split()[0].endswith(".py") and
                                            self.end - time.time() < part.seconds):
             return
         self.say(f"{part.file} {part.name}")
-        with open(self.out / "log", "ab") as log:
-            try:
-                rows = self.rows(part, device, log)
-            except (OSError, ValueError, subprocess.CalledProcessError) as error:
-                log.write(f"{error}\n".encode())
-                rows = None
+        rows = self.try_rows(part, device)
         if rows is None:
             self.say(f"{part.file} {part.name} failed: {self.out}/log")
             return
         rows = [{"part": part.name, **r, "commit": self.commit, "digest": part.digest}
                 for r in (rows if isinstance(rows, list) else [rows])]
-        part.kept.write_text(json.dumps({"digest": part.digest, "rows": rows}))
+        tables.write(part.kept, {"digest": part.digest, "rows": rows})
 
     def compile(self, part, device):
         """Has torch keep what it compiles for a part, of which nothing is timed."""
-        with open(self.out / "log", "ab") as log:
-            try:
-                self.rows(part, device, log, "--ahead")
-            except (OSError, ValueError) as error:
-                log.write(f"{error}\n".encode())
+        self.try_rows(part, device, "--ahead")
 
     def side_by_side(self, parts, devices, action):
         """Does the action with each part, on a thread for each of the devices, which may
@@ -332,6 +337,14 @@ def main():
     parser.add_argument("--store", help="of measurements (default OUT/tuning.db)")
     parser.add_argument("--build", help="the build folder")
     options = parser.parse_args()
+    files = {line.split("\t")[0] for line in open(options.list) if "\t" in line}
+    if unknown := set((options.only or "").split(",")) - files - {""}:
+        parser.error(f"--only: found {', '.join(sorted(unknown))}, which the list has not")
+    if options.what == "put" and not options.name:
+        parser.error("put: expected the NAME of the results")
+    results = TOP / "data" / "results" / f"{options.name}.jsonl.xz"
+    if options.what == "status" and options.name and not results.exists():
+        parser.error(f"no results {results}")
     options.store = options.store or f"{options.out}/tuning.db"
     return getattr(Campaign(options), options.what)()
 
