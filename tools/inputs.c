@@ -201,6 +201,10 @@ void tool_contexts_close(tool_contexts *contexts) {
 
 static int known_operators(const tool_settings *s) {
   for (int o = 0; o < s->op_count; o++)
+    if (s->op[o] == DFGNN_OP_PROGRAM)
+      return tool_usage("--op: found program, expected --program FILE or the "
+                        "name of a program");
+  for (int o = 0; o < s->op_count; o++)
     for (int p = 0; p < s->pass_count; p++)
       if (!tool_is_named(s->op[o]) && !dfgnn__operator(s->op[o], s->pass[p]))
         return tool_usage("the library has no %s of %s",

@@ -33,6 +33,14 @@ static int put_graph(const job *j, const char *name) {
     return tool_error("%s:%d: found '%s', expected a graph, and each option on "
                       "a line of its own",
                       j->path, j->line, name);
+  for (int i = 0; !there && i < OPTION_COUNT; i++) {
+    const char *option = tool_options[i].name;
+    const size_t length = strlen(option);
+    if (job_options >> i & 1 && !strncmp(name, option, length) &&
+        strchr(" \t=", name[length]))
+      return tool_error("%s:%d: found '%s', expected a graph or --%s", j->path,
+                        j->line, name, option);
+  }
   j->graphs->job = j->path;
   j->graphs->line = j->line;
   return tool_graphs_add(j->graphs, stays ? name : path);

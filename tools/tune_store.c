@@ -121,10 +121,11 @@ static int count_rows(coverage **all, size_t *count,
     note(&c->dims, row->dim);
     note(&c->heads, row->heads);
   }
-  for (size_t i = 0; i < records->decisions->count; i++)
-    for (size_t g = 0; g < *count; g++)
-      (*all)[g].problems +=
-          same_group((*all)[g].first, &records->decisions->decision[i].problem);
+  for (size_t i = 0; i < records->decisions->count; i++) {
+    const dfgnn_measurement *problem = &records->decisions->decision[i].problem;
+    for (size_t g = 0; tool_row_wanted(settings, problem) && g < *count; g++)
+      (*all)[g].problems += same_group((*all)[g].first, problem);
+  }
   return 1;
 }
 

@@ -120,6 +120,8 @@ status 0 dfgnn-tune show --op film --store "$work/film.db" --json
 holds 'length == 1 and .[0].dim == 8'
 status 0 dfgnn-tune show --op supergat --store "$work/film.db" --json
 holds 'length == 4 and all(.op == "program" and .dim == 5)'
+status 0 dfgnn-tune stat --op supergat --heads 2 --store "$work/film.db" --json
+holds 'length == 2 and all(.problems == 1)'
 status 0 dfgnn-tune show --op gt-edges --store "$work/film.db" --json
 holds 'length == 4 and all(.op == "gt")'
 status 0 dfgnn-tune show --op gt-edge-keys --store "$work/film.db" --json
@@ -149,6 +151,8 @@ for option in --bias --dropout --weights '--message relu' '--edge-dim 3' \
   status 2 dfgnn-bench $graph --program "$work/film.txt" $option
   says "found program $work/film.txt"
 done
+status 2 dfgnn-tune run $graph --op program
+says '--op: found program, expected --program FILE or the name of a program'
 status 2 dfgnn-tune pin cpu.program.blocks --op supergat
 says 'found the program supergat'
 
