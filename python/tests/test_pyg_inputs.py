@@ -15,6 +15,7 @@ from torch.nn import Linear, ReLU, Sequential
 G = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
+from dfgnn import _ways  # noqa: E402
 from conftest import PATIENCE, close, fast_copy, random_edges  # noqa: E402
 
 N, E, W, F = 9, 30, 4, 3
@@ -213,6 +214,19 @@ def test_int32_edges_where_no_kernel_reduces(make, doubles):
         else ()
     agree(step(fast, x, edges.int(), weight), step(layer, x, edges, weight),
           type(layer).__name__)
+
+
+@pytest.mark.parametrize("kind", [G.SAGEConv, G.GraphConv, G.FiLMConv])
+def test_int32_edges_where_torch_compile_fuses_sums(
+        kind, doubles, monkeypatch):
+    monkeypatch.setattr(_ways, "FEW_NUMBERS", {"cpu": 1 << 24})
+    layer, x, edges = kind(W, 4), torch.randn(N, W), random_edges(N, N, E)
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="eager", fullgraph=True)
+    agree(step(compiled, x, edges.int(), ()), step(layer, x, edges, ()),
+          kind.__name__)
 
 
 # ---- edge lists that change behind torch's back -----------------------------

@@ -83,8 +83,9 @@ def wide(edges):
     gradients of torch's scatter are wrong for an index of int32.  Anything
     else is itself."""
     if type(edges) is Tensor and edges.dtype is torch.int32 and \
-            edges.dim() == 2 and not compiling():
-        return remember(edges, "wide", edges.long)
+            edges.dim() == 2:
+        return edges.long() if compiling() else remember(
+            edges, "wide", edges.long)
     return edges
 
 
