@@ -312,7 +312,8 @@ def node(call):
 
     @functools.wraps(call)
     def attempt(layer, *args, **kwargs):
-        return NotImplemented if layer.runs_in_steps() else \
+        # first: torch.compile guards all that runs_in_steps() reads
+        return NotImplemented if compiling() or layer.runs_in_steps() else \
             of_state(layer.__dict__, *args, **kwargs)
     attempt.of_state = of_state
     return attempt
