@@ -27,6 +27,14 @@ def jit_tracing():
     return _jit_tracing() is not None
 
 
+def constant(function):
+    """torch.compiler.assume_constant_result(function) without importing the
+    compiler."""
+    function._dynamo_marked_constant = True
+    return function
+
+
+@constant  # torch.compile enters transforms as it traces, and guards them
 def needs_composite():
     """Whether a call must be made of torch operations, because the kernels
     read memory that a transform, a dual number or a trace hides."""
@@ -144,13 +152,6 @@ def untraced(function):
         return torch.compiler.disable(function)
     outside._torchdynamo_disable = True
     return outside
-
-
-def constant(function):
-    """torch.compiler.assume_constant_result(function) without importing the
-    compiler."""
-    function._dynamo_marked_constant = True
-    return function
 
 
 # ---- types of features in autocast regions ----------------------------------

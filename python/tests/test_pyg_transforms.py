@@ -11,6 +11,7 @@ from torch import Tensor
 pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
+from conftest import close, random_edges  # noqa: E402
 import torch_geometric.nn as G  # noqa: E402
 from torch_geometric.utils import scatter, softmax  # noqa: E402
 
@@ -170,3 +171,18 @@ def test_modules_keep_their_class_after_a_trace():
     fixed = G.to_fixed_size(fast, 3)
     assert type(fixed.pool) is type(fast.pool)
     assert type(fast.pool) is not G.MeanAggregation
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f, x: torch.func.grad(lambda y: f(y).square().sum())(x),
+    lambda f, x: torch.func.jvp(f, (x,), (x.cos(),))[1],
+    lambda f, x: torch.func.vmap(f)(torch.stack([x, x + 1]))])
+@pytest.mark.parametrize("kind", [G.SAGEConv, G.TransformerConv])
+def test_torch_compile_of_transforms(kind, transform):
+    layer, x, edges = kind(4, 4), torch.randn(9, 4), random_edges(9, 9, 30)
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, e: transform(
+        lambda y: fast(y, e), x), backend="eager")
+    close(compiled(x, edges), transform(lambda y: layer(y, edges), x), 1e-5)

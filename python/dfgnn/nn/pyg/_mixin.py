@@ -10,7 +10,7 @@ from torch_geometric.nn import Linear, MessagePassing, aggr
 from ..._checks import DTYPES
 from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate, takes_own_path
-from ..._modes import compiling, constant
+from ..._modes import compiling, constant, needs_composite
 from ..._over import Over
 from ...graph import Graph
 from .._linear import LINEARS, hooked
@@ -56,9 +56,9 @@ def obstacle(layer):
     """The reason why this call cannot take the fused path, whatever its
     arguments are, or None."""
     reason = own_obstacle(layer)
-    if reason is not None or compiling():
-        return reason
-    return surroundings()
+    if reason is None and compiling():
+        return "a transform is at work" if needs_composite() else None
+    return reason or surroundings()
 
 
 def own_obstacle(layer):
