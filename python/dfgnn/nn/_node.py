@@ -312,7 +312,7 @@ def node(call):
 
     @functools.wraps(call)
     def attempt(layer, *args, **kwargs):
-        # first: torch.compile guards all that runs_in_steps() reads
+        # torch.compile guards all that runs_in_steps() reads: it is asked last
         return NotImplemented if compiling() or layer.runs_in_steps() else \
             of_state(layer.__dict__, *args, **kwargs)
     attempt.of_state = of_state
