@@ -81,8 +81,10 @@ def test_the_library_predicts_what_the_fit_predicts(fit, device, monkeypatch):
     known, cells = portfolios(device)
     cache = fit.DEVICES[device][3]
     if device != "sm_90":  # a CPU asks with the cache that it has
-        cache = next(row["number"] for row in tool("dfgnn-tune", "info", "--device", "cpu")
-                     if row["name"] == "last-level cache")
+        facts = {row["name"]: row for row in tool("dfgnn-tune", "info", "--device", "cpu")}
+        if facts["architecture"]["value"] != "x86_64-avx512":
+            pytest.skip("this processor has not all instructions of the members")
+        cache = facts["last-level cache"]["number"]
     names = some_graphs(12)
     asked = tool("dfgnn-graph", "info", *names)
     compared = 0
