@@ -1,10 +1,11 @@
-/* Operators that have names: their texts are those of a golden file, their
+/* Operators that have names: their hashes are those of a golden file, their
  * programs and gradients are right, and programs that equal them are them.
  *
  *   DFGNN_TEST_WRITE=1 tests/unit/check_named       writes the file anew */
+#include "lib/key.h"
 #include "tests/common/programs.h"
 
-enum { LINE = 16384 };
+enum { LINE = 256 };
 
 static dfgnn_edge_program *named(const char *name) {
   dfgnn_edge_program *program = NULL;
@@ -25,27 +26,28 @@ static void path_of(char *path, size_t size) {
   snprintf(path, size, "%s/tests/unit/named.golden", top ? top : ".");
 }
 
-static void put_text(FILE *file, const char *title,
-                     const dfgnn_edge_program *program) {
-  fprintf(file, "%s%016llx\n", title,
-          (unsigned long long)dfgnn_edge_program_hash(program));
-  const char *text = dfgnn_edge_program_text(program);
-  for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-    fprintf(file, "  %.*s\n", (int)strcspn(text, "\n"), text);
+/* The hash that stores have, which no name of a value enters, and one of the
+ * text. */
+static void put_hashes(FILE *file, const dfgnn_edge_program *program) {
+  fprintf(file, " %016llx %016llx",
+          (unsigned long long)dfgnn_edge_program_hash(program),
+          (unsigned long long)dfgnn__fold_text(
+              0, dfgnn_edge_program_text(program)));
 }
 
-/* Name, the operator that the program is, hash and text of the program and of
- * its gradient. */
+/* A line for each: its name, the operator that the program is, the hashes of
+ * the program and of its gradient. */
 static void put_all(FILE *file) {
   const char *name;
   for (int i = 0; (name = dfgnn_edge_program_name(NULL, i)); i++) {
     dfgnn_edge_program *program = named(name);
     dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
     ck_ok(dfgnn_edge_program_operator(&found, program));
-    fprintf(file, "%s: %s\n", name,
+    fprintf(file, "%s %s", name,
             found.found ? dfgnn_name(DFGNN_NAMES_OP, found.op) : "program");
-    put_text(file, "", program);
-    put_text(file, "gradient ", gradient_of(kept_of(program)));
+    put_hashes(file, program);
+    put_hashes(file, gradient_of(kept_of(program)));
+    fputc('\n', file);
   }
 }
 
