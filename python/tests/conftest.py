@@ -44,8 +44,10 @@ def seed(request):
 
 @pytest.fixture(autouse=True)
 def kernels_stay(request, monkeypatch):
-    """accelerate() has no steps by the own path, which would hide the kernels
-    from a test of few steps; test_guard*.py are about these."""
+    """Small sums are no torch operations, and accelerate() has no steps by the
+    own path, which would hide the kernels from a test of few steps;
+    test_guard*.py are about these."""
+    monkeypatch.setattr("dfgnn._ways.FEW_NUMBERS", {})
     if not request.module.__name__.startswith("test_guard"):
         monkeypatch.setattr("dfgnn._accelerate._watch", lambda report: None)
 

@@ -14,13 +14,14 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.modules import module as _module
 
-from .. import _remember
+from .. import _measure, _remember, _ways
 from .._autograd import (
     Kind, Recorded, ResultAlias, by_operations, wants_gradient)
 from .._checks import DTYPES
 from .._device import make_seed
 from .._execute import generation, settings_of
 from .._fallbacks import say_once
+from .._kernel_links import FewEdges
 from .._modes import autocasting, compiling, in_transform
 from .._operators import MOST_EDGE_FEATURES
 from ..convert import batch_graph, is_edge_index, known_graph
@@ -385,6 +386,22 @@ def graph_of(edges, sizes, loops=False):
     return graph
 
 
+def few_edges(edges, sizes, op, x):
+    """The FewEdges of a call of the operator; None if kernels are to run."""
+    if type(edges) is not Tensor or _remember.current is not None or \
+            not _measure.enabled or op not in ("spmm-sum", "spmm-mean") or \
+            x.dtype not in (torch.float32, torch.float64) or \
+            torch.are_deterministic_algorithms_enabled() or \
+            not is_edge_index(edges):
+        return None
+    numbers = edges.size(1) * x.size(1)
+    if not numbers or _ways.sums_of_neighbours(
+            x.device, 1 << (numbers - 1).bit_length()) != "torch":
+        return None
+    return _remember.remember(edges, ("few", sizes),
+                              lambda: FewEdges(edges, sizes))
+
+
 _chains = {}  # by the key that run() makes
 _MOST_CHAINS = 4096
 
@@ -422,7 +439,8 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
         raise Other
     if dropout:
         tensors = (*tensors, make_seed(device))
-    return chain(graph, tensors)
+    return chain.plain(graph, tensors) if type(graph) is FewEdges else \
+        chain(graph, tensors)
 
 
 def _build(graph, links, settings, static, tensors):

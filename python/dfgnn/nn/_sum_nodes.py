@@ -13,7 +13,7 @@ from .._remember import is_stamped, note, stamp
 from ..graph import Graph
 from ..ops import normalization
 from ._node import (
-    Other, PLAIN_TENSORS, fits, graph_of, is_matrix, known, linear, named,
+    Other, PLAIN_TENSORS, few_edges, fits, graph_of, is_matrix, known, linear, named,
     node, number, own, pair, product, recipe, reduction, run, single, sums)
 
 
@@ -113,13 +113,17 @@ def _sums_and_own(state, x, edge_index, size, of_sums, of_own,
     layer `first` and a ReLU if there is one, plus one of a node's own features
     unless its name is empty."""
     src, dst, sizes = pair(x, size)
-    graph, static = graph_of(edge_index, sizes), (reduction(state), normalize)
+    op, graph = reduction(state), None
+    if edge_weight is None:
+        graph = few_edges(edge_index, sizes, op, src)
+    graph = graph or graph_of(edge_index, sizes)
     weights = *linear(state, of_sums), *linear(state, of_own)
     w_first, b_first = linear(state, first)
     if w_first is not None:
         src, dst = F.linear(src, w_first, b_first).relu(), \
             src if dst is None else dst
-    return run(graph, _neighbours, static, src, dst, *weights, edge_weight)
+    return run(graph, _neighbours, (op, normalize), src, dst, *weights,
+               edge_weight)
 
 
 def _optional(name):
@@ -162,8 +166,9 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
 @node
 def gin(state, x, edge_index, size=None):
     src, dst, sizes = pair(x, size)
-    out = run(graph_of(edge_index, sizes), _gin, reduction(state), src, dst,
-              number(state, "eps"))
+    op = reduction(state)
+    graph = few_edges(edge_index, sizes, op, src) or graph_of(edge_index, sizes)
+    out = run(graph, _gin, op, src, dst, number(state, "eps"))
     return state["_modules"]["nn"](out)
 
 
