@@ -124,13 +124,6 @@ class Model(nn.Module):
         return self.out(x)
 
 
-def graph_of(edges, num_nodes, library):
-    if library == "pyg":
-        return edges
-    import dfgnn
-    return dfgnn.as_graph(edges, num_nodes, family="sampled")
-
-
 def alone(x, labels, seeds, tests, classes):
     """The accuracy of a linear model that reads each node's features alone."""
     model = nn.Linear(x.size(1), classes).to(x.device)
@@ -152,7 +145,7 @@ def train_one(kind, data, options):
 
     def step(nodes, found, count):
         optimizer.zero_grad()
-        out = model(x[nodes], graph_of(found, nodes.numel(), options.library))
+        out = model(x[nodes], found)
         F.cross_entropy(out[:count], labels[nodes[:count]]).backward()
         optimizer.step()
     for _ in range(options.epochs):
@@ -172,8 +165,7 @@ def train_one(kind, data, options):
     model.eval()
     with torch.no_grad():
         for nodes, found, count in loader(edges, x.size(0), tests, options):
-            out = model(x[nodes], graph_of(found, nodes.numel(),
-                                           options.library))[:count]
+            out = model(x[nodes], found)[:count]
             right += int((out.argmax(1) == labels[nodes[:count]]).sum())
             total += count
     first = len(stepping) // 4  # the steps before choose kernels

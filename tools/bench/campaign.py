@@ -303,17 +303,19 @@ class Campaign:
         return 0
 
     def put(self):
-        """A part that was measured takes the place of its rows; others stay."""
+        """A part that was measured takes the place of its rows; those of the list's other
+        parts stay."""
         path = TOP / "data" / "results" / f"{self.options.name}.jsonl.xz"
         kept = tables.load(self.options.name) if path.exists() else {}
-        new = {}
+        new, named = {}, {}
         for part in self.parts():
+            named.setdefault(part.file, set()).add(part.name)
             if part.file != "-" and part.kept.exists():
                 new.setdefault(part.file, {})[part.name] = json.loads(
                     part.kept.read_text())["rows"]
         for file, parts in new.items():
-            old = [] if "-" in parts else [
-                r for r in kept.get(file, []) if r.get("part", r.get("graph")) not in parts]
+            others = named[file] - set(parts)
+            old = [r for r in kept.get(file, []) if r.get("part", r.get("graph")) in others]
             kept[file] = old + [{"file": file, **r} for rows in parts.values() for r in rows]
         with lzma.open(path, "wt", preset=9) as out:
             for row in (r for rows in kept.values() for r in rows):

@@ -233,7 +233,7 @@ class Run:
             if name in self.ways:
                 self.row[f"{name}_first_s"] = self.tried(
                     name, lambda: way.seconds(way.step))
-        if len(outs) == 2 and None not in outs.values():
+        if len(outs) == 2 and None not in outs.values() and not broken(self.options.device):
             self.row["difference"] = difference(*outs.values())
 
     def turns(self, kind, call):
