@@ -42,6 +42,8 @@ LAYERS = {
     "ResGated": (lambda: G.ResGatedGraphConv(W, 4, edge_dim=F), "attr"),
     "PNA": (lambda: G.PNAConv(W, 4, ["mean", "max"], ["identity"],
                               torch.tensor([1, 3, 4]), edge_dim=F), "attr"),
+    "PNA bare": (lambda: G.PNAConv(W, 4, ["mean", "max"], ["identity"],
+                                   torch.tensor([1, 3, 4])), ""),
     "GEN": (lambda: G.GENConv(W, 4, edge_dim=F), "attr"),
     "General": (lambda: G.GeneralConv(W, 4, in_edge_channels=F), "attr"),
     "PDN": (lambda: G.PDNConv(W, 4, F, 5), "attr"),

@@ -125,7 +125,8 @@ def tried(run):
     def make(pyg_forward):
         def forward(self, x, edge_index, *args, **kwargs):
             if usual(self, whole=True):
-                out = attempt(run, self, x, edge_index, *args, **kwargs)
+                rows = x if compiling() else _trainable(x)
+                out = attempt(run, self, rows, edge_index, *args, **kwargs)
                 if out is not NotImplemented:
                     return out
             if isinstance(edge_index, Graph):
@@ -139,7 +140,8 @@ def _trainable(value):
     """A tensor of inference mode, or those of a pair, as a copy that autograd
     may save; anything else is itself."""
     if type(value) is Tensor:
-        return value.clone() if value.is_inference() else value
+        return value.clone() if value.is_inference() and \
+            torch.is_grad_enabled() else value
     if type(value) is tuple:
         return tuple([_trainable(v) for v in value])
     return value
@@ -185,7 +187,7 @@ class Fused(Over):
         return getattr(Fused._dfgnn_in_graph, name)(self, *arguments)
 
     def propagate(self, edge_index, size=None, **kwargs):
-        if torch.is_grad_enabled() and not compiling():
+        if not compiling():
             kwargs = {name: _trainable(v) for name, v in kwargs.items()}
         fused = type(self)._dfgnn_fused
         small = compiling() and Fused._dfgnn_in_graph.is_small(
