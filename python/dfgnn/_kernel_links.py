@@ -13,7 +13,7 @@ from ._execute import sum_settings
 from ._links import add
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS
-from ._remember import stamp
+from ._remember import remember, stamp
 from .aggregation import sums
 from .errors import InvalidError
 from .functional import attend
@@ -268,28 +268,27 @@ class FewEdges:
     empty = False
 
     def __init__(self, edges, sizes):
-        # no views of the tensor, which would live as long as these
-        self.src, self.dst = edges.data.unbind()
-        self.num_dst, self.device = sizes[1], edges.device
-        self._counts = None
+        self.edges, self.num_dst, self.device = edges, sizes[1], edges.device
 
     def sums(self, op, x):
         """[num_dst, F] the sums or means of rows of neighbours."""
+        src, dst = self.edges.unbind()
         try:
             total = x.new_zeros(self.num_dst, x.size(1)).index_add(
-                0, self.dst, x.index_select(0, self.src))
+                0, dst, x.index_select(0, src))
         except torch.OutOfMemoryError:
             raise
         except (IndexError, RuntimeError) as error:  # of a node out of range
             raise InvalidError(str(error)) from None
-        return total if op == "spmm-sum" else total / self._degrees(x.dtype)
+        return total if op == "spmm-sum" else total / remember(
+            self.edges, ("degrees", self.num_dst, x.dtype),
+            lambda: self._degrees(dst, x.dtype))
 
-    def _degrees(self, dtype):
-        if self._counts is None:
-            ones = self.dst.new_ones(self.dst.size(0), dtype=dtype)
-            self._counts = ones.new_zeros(self.num_dst).index_add(
-                0, self.dst, ones).clamp_(min=1).unsqueeze(1)
-        return self._counts
+    def _degrees(self, dst, dtype):
+        """[num_dst, 1], 1 of a node without edges."""
+        ones = dst.new_ones(dst.size(0), dtype=dtype)
+        return ones.new_zeros(self.num_dst).index_add(
+            0, dst, ones).clamp_(min=1).unsqueeze(1)
 
 
 class Reduced(_Kernel):
