@@ -99,11 +99,25 @@ __extension__ typedef unsigned __int128 tool_option_set;
 _Static_assert(OPTION_COUNT <= 128, "sets of options are 128 bits wide");
 
 #define HAS(name) ((tool_option_set)1 << OPTION_##name)
+/* THE list of the members of a problem of which options give lists, the slowest
+ * to change first: the option, the member, its type, and whether a program,
+ * whose text says it, has no such option. */
+#define TOOL_LISTS(X)                                                          \
+  X(OP, op, dfgnn_op, 0)                                                       \
+  X(PASS, pass, dfgnn_pass, 0)                                                 \
+  X(DTYPE, dtype, dfgnn_dtype, 0)                                              \
+  X(MATH, math, dfgnn_math, 1)                                                 \
+  X(LAYOUT, layout, dfgnn_layout, 1)                                           \
+  X(HEADS, heads, int64_t, 0)                                                  \
+  X(DIM, dim, int64_t, 0)                                                      \
+  X(EDGE_DIM, edge_dim, int64_t, 1)                                            \
+  X(EDGE_USE, edge_use, dfgnn_edge_use, 1)                                     \
+  X(MESSAGE, message, dfgnn_message, 1)
+
+#define TOOL_HAS_LIST(NAME, member, type, of_operators) HAS(NAME) |
 #define HAS_PROBLEM                                                            \
-  (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
-   HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
-   HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
-   HAS(MESSAGE) | HAS(PROGRAM))
+  (TOOL_LISTS(TOOL_HAS_LIST) HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) | \
+   HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(PROGRAM))
 #define HAS_ALWAYS (HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 /* A command that prints a table takes these. */
 #define HAS_TABLE (HAS_ALWAYS | HAS(JSON) | HAS(WIDE) | HAS(COLUMNS))
@@ -112,16 +126,11 @@ _Static_assert(OPTION_COUNT <= 128, "sets of options are 128 bits wide");
 
 /* The values that the options and the job file set. */
 typedef struct tool_settings {
-  int op_count, pass_count, dim_count, heads_count, dtype_count, math_count,
-      layout_count, edge_dim_count, edge_use_count, message_count;
-  dfgnn_op op[TOOL_MAX_LIST];
-  dfgnn_pass pass[TOOL_MAX_LIST];
-  dfgnn_dtype dtype[TOOL_MAX_LIST];
-  dfgnn_math math[TOOL_MAX_LIST];
-  dfgnn_layout layout[TOOL_MAX_LIST];
-  dfgnn_edge_use edge_use[TOOL_MAX_LIST];
-  dfgnn_message message[TOOL_MAX_LIST];
-  int64_t dim[TOOL_MAX_LIST], heads[TOOL_MAX_LIST], edge_dim[TOOL_MAX_LIST];
+#define TOOL_LIST(NAME, member, type, of_operators)                            \
+  type member[TOOL_MAX_LIST];                                                  \
+  int member##_count;
+  TOOL_LISTS(TOOL_LIST)
+#undef TOOL_LIST
   int deterministic, weights, bias, dropout, cold, threads;
   dfgnn_effort effort;
   const char *device, *store, *variants, *job, *output;

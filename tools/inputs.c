@@ -231,32 +231,23 @@ static dfgnn_problem *operator_problems(size_t *count, const tool_settings *s) {
   if (known_operators(s))
     return NULL;
   *count = 0;
-  size_t total = (size_t)s->op_count * (size_t)s->pass_count *
-                 (size_t)s->dtype_count * (size_t)s->math_count *
-                 (size_t)s->layout_count * (size_t)s->heads_count *
-                 (size_t)s->dim_count * (size_t)s->edge_dim_count *
-                 (size_t)s->edge_use_count * (size_t)s->message_count;
+  size_t total = 1;
+#define TIMES(NAME, member, type, of_operators)                                \
+  total *= (size_t)s->member##_count;
+  TOOL_LISTS(TIMES)
+#undef TIMES
   dfgnn_problem *problems = malloc(total * sizeof *problems);
   if (!problems) {
     tool_error("out of memory");
     return NULL;
   }
   for (size_t i = 0; i < total; i++) {
-    size_t rest = i;
+    size_t each = total;
     dfgnn_problem p = DFGNN_PROBLEM_INIT;
-#define TAKE(field, list)                                                      \
-  p.field = s->list[rest % (size_t)s->list##_count];                           \
-  rest /= (size_t)s->list##_count
-    TAKE(message, message);
-    TAKE(edge_use, edge_use);
-    TAKE(edge_dim, edge_dim);
-    TAKE(dim, dim);
-    TAKE(heads, heads);
-    TAKE(layout, layout);
-    TAKE(math, math);
-    TAKE(dtype, dtype);
-    TAKE(pass, pass);
-    TAKE(op, op);
+#define TAKE(NAME, member, type, of_operators)                                 \
+  each /= (size_t)s->member##_count;                                           \
+  p.member = s->member[i / each % (size_t)s->member##_count];
+    TOOL_LISTS(TAKE)
 #undef TAKE
     p.deterministic = s->deterministic;
     p.weights = s->weights;
@@ -278,15 +269,11 @@ static dfgnn_problem *operator_problems(size_t *count, const tool_settings *s) {
 /* The option that is set although a program's text says all of that; NULL:
  * none. */
 static const char *unfit_option(const tool_settings *s) {
-#define SETS(option, list)                                                     \
-  for (int i = 0; i < s->list##_count; i++)                                    \
-    if (s->list[i])                                                            \
-  return option
-  SETS("math", math);
-  SETS("layout", layout);
-  SETS("edge-dim", edge_dim);
-  SETS("edge-use", edge_use);
-  SETS("message", message);
+#define SETS(NAME, member, type, of_operators)                                 \
+  for (int i = 0; of_operators && i < s->member##_count; i++)                  \
+    if (s->member[i])                                                          \
+      return tool_options[OPTION_##NAME].name;
+  TOOL_LISTS(SETS)
 #undef SETS
   return s->bias ? "bias" : s->dropout ? "dropout" : s->weights ? "weights" : 0;
 }

@@ -122,41 +122,37 @@ void tool_records_free(tool_records *records) {
   *records = (tool_records){0};
 }
 
-#define WANTED(OPTION, list, matches)                                          \
-  static int wanted_##list(const tool_settings *s,                             \
-                           const dfgnn_measurement *row) {                     \
-    int found = !(s->given & HAS(OPTION));                                     \
-    for (int i = 0; i < s->list##_count && !found; i++)                        \
-      found = matches;                                                         \
-    return found;                                                              \
-  }
-WANTED(OP, op,
-       tool_is_named(s->op[i]) ? tool_program_wanted(s, row)
-                               : !strcmp(tool_op_name(s->op[i]), row->op))
-WANTED(PASS, pass, !strcmp(dfgnn_name(DFGNN_NAMES_PASS, s->pass[i]), row->pass))
-WANTED(DTYPE, dtype,
-       !strcmp(dfgnn_name(DFGNN_NAMES_DTYPE, s->dtype[i]), row->dtype))
-WANTED(MATH, math, !strcmp(dfgnn_name(DFGNN_NAMES_MATH, s->math[i]), row->math))
-WANTED(LAYOUT, layout,
-       !strcmp(dfgnn_name(DFGNN_NAMES_LAYOUT, s->layout[i]), row->layout))
-WANTED(DIM, dim, s->dim[i] == row->dim)
-WANTED(HEADS, heads, s->heads[i] == row->heads)
-WANTED(EDGE_DIM, edge_dim, s->edge_dim[i] == row->edge_dim)
-WANTED(EDGE_USE, edge_use, (int)s->edge_use[i] == row->edge_use)
-WANTED(MESSAGE, message, (int)s->message[i] == row->message)
+/* Whether a member of the row's problem has a value of dfgnn_problem's. */
+static int has(const dfgnn_measurement *row, const char *member, int64_t x) {
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+  const dfgnn_field *field = fields->field;
+  while (strcmp(field->name, member))
+    field++;
+  if (field->kind != DFGNN_FIELD_NAME)
+    return dfgnn__field_whole(field, dfgnn__field_get(field, row)) == x;
+  const char *name = dfgnn_name(field->names, (int)x);
+  return name && !strcmp(name, dfgnn__field_string(field, row));
+}
 
 int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
-  int device = !(s->given & HAS(DEVICE)) || !strcmp(s->device, "all") ||
+  int wanted = !(s->given & HAS(DEVICE)) || !strcmp(s->device, "all") ||
                !strcmp(s->device, "auto") ||
                !strncmp(s->device, row->backend, strlen(row->backend));
-  return device && (!s->cold || !strncmp(row->protocol, "cold", 4)) &&
+#define WANTED(NAME, member, type, of_operators)                               \
+  int is_##member = !(s->given & HAS(NAME));                                   \
+  for (int i = 0; i < s->member##_count && !is_##member; i++)                  \
+    is_##member = has(row, #member, (int64_t)s->member[i]) ||                  \
+                  (OPTION_##NAME == OPTION_OP &&                               \
+                   tool_is_named((dfgnn_op)s->member[i]) &&                    \
+                   tool_program_wanted(s, row));                               \
+  wanted = wanted && is_##member;
+  TOOL_LISTS(WANTED)
+#undef WANTED
+  return wanted && (!s->cold || !strncmp(row->protocol, "cold", 4)) &&
          (!(s->given & HAS(NO_DETERMINISTIC)) || !row->deterministic) &&
          (!s->weights || row->weights) && (!s->bias || row->bias) &&
-         (!s->dropout || row->dropout) && wanted_op(s, row) &&
-         wanted_pass(s, row) && wanted_dtype(s, row) && wanted_math(s, row) &&
-         wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row) &&
-         wanted_edge_dim(s, row) && wanted_edge_use(s, row) &&
-         wanted_message(s, row) && (!s->program || tool_program_wanted(s, row));
+         (!s->dropout || row->dropout) &&
+         (!s->program || tool_program_wanted(s, row));
 }
 
 static int in_list(const char *list, const char *name) {

@@ -41,18 +41,29 @@ void tool_put_flag(json_t *row, const char *key, int x) {
   json_object_set_new(row, key, json_boolean(x));
 }
 
+static void put_field(json_t *row, const dfgnn_field *field,
+                      const dfgnn_measurement *problem) {
+  const void *value = dfgnn__field_get(field, problem);
+  const char *name = NULL;
+  if (field->kind == DFGNN_FIELD_NAME || field->kind == DFGNN_FIELD_TEXT)
+    name = dfgnn__field_string(field, problem);
+  else if (field->names)
+    name = dfgnn_name(field->names, *(const int *)value);
+  if (name)
+    tool_put(row, field->name, name);
+  else if (dfgnn__field_is_flag(field))
+    tool_put_flag(row, field->name, *(const int *)value);
+  else
+    tool_put_count(row, field->name, *(const int64_t *)value);
+}
+
 void tool_put_edges(json_t *row, const dfgnn_measurement *problem) {
-  if (problem->edge_dim)
-    tool_put_count(row, "edge_dim", problem->edge_dim);
-  if (problem->edge_use)
-    tool_put(row, "edge_use",
-             dfgnn_name(DFGNN_NAMES_EDGE_USE, (int)problem->edge_use));
-  if (problem->message)
-    tool_put(row, "message",
-             dfgnn_name(DFGNN_NAMES_MESSAGE, (dfgnn_message)problem->message));
-  if (problem->program && *problem->program) {
-    tool_put(row, "program", problem->program);
-    tool_put(row, "program_text", problem->program_text);
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    if (field->optional && !dfgnn__field_is_flag(field) &&
+        !dfgnn__field_is_left_out(field, problem))
+      put_field(row, field, problem);
   }
 }
 
@@ -62,18 +73,8 @@ json_t *tool_row_of(const dfgnn_measurement *problem) {
   tool_put(row, "graph", problem->graph);
   for (size_t i = 0; i < fields->count; i++) {
     const dfgnn_field *field = &fields->field[i];
-    const char *key = field->name;
-    const void *value = dfgnn__field_get(field, problem);
-    if (!field->in_problem)
-      continue;
-    if (field->optional && !dfgnn__field_is_flag(field))
-      continue; /* tool_put_edges() writes these */
-    if (dfgnn__field_is_flag(field))
-      tool_put_flag(row, key, *(const int *)value);
-    else if (field->kind == DFGNN_FIELD_NAME)
-      tool_put(row, key, *(const char *const *)value);
-    else
-      tool_put_count(row, key, *(const int64_t *)value);
+    if (field->in_problem && (!field->optional || dfgnn__field_is_flag(field)))
+      put_field(row, field, problem);
   }
   tool_put_edges(row, problem);
   tool_put(row, "device", problem->model);

@@ -1,5 +1,6 @@
 /* tune_explain.c - dfgnn-tune explain: the variant that a program will run, and
  * why */
+#include "db/field.h"
 #include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/plan_race.h"
@@ -144,19 +145,21 @@ static void add_extra(char *text, size_t size, const char *format, ...) {
 
 /* Writes the problem's options, as in " with bias and dropout". */
 static void extras_of(char *text, size_t size, json_t *row) {
-  static const char *const flags[] = {"weights", "bias", "dropout"};
+  const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
   *text = 0;
-  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-    if (json_is_true(json_object_get(row, flags[i])))
-      add_extra(text, size, "%s", flags[i]);
-  json_t *edge_dim = json_object_get(row, "edge_dim");
-  if (edge_dim)
-    add_extra(text, size, "edge features of %lld",
-              json_integer_value(edge_dim));
-  static const char *const named[] = {"edge_use", "message"};
-  for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-    if (json_object_get(row, named[i]))
-      add_extra(text, size, "%s %s", named[i], text_of(row, named[i]));
+  for (size_t i = 0; i < fields->count; i++) {
+    const dfgnn_field *field = &fields->field[i];
+    json_t *value = json_object_get(row, field->name);
+    if (!field->in_problem || !strcmp(field->name, "deterministic"))
+      continue;
+    if (json_is_true(value))
+      add_extra(text, size, "%s", field->word);
+    else if (field->optional && json_is_integer(value))
+      add_extra(text, size, "%s of %lld", field->word,
+                json_integer_value(value));
+    else if (field->optional && json_is_string(value))
+      add_extra(text, size, "%s %s", field->word, json_string_value(value));
+  }
   if (*text_of(row, "program"))
     add_extra(text, size, "hash %s", text_of(row, "program"));
 }
