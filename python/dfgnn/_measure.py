@@ -213,7 +213,9 @@ def _tune(plan, device, form, tensors):
 # ---- the times of the calls of a step ---------------------------------------
 
 watching = None
-"""The Calls that takes the calls of plans now, or None."""
+"""The Calls that takes the calls of plans now; AS_IS, of a step that is timed as
+it is; or None."""
+AS_IS = "as it is"
 
 
 class Calls:
@@ -248,6 +250,11 @@ class Calls:
             torch.cuda.synchronize()
         return {key: [t if isinstance(t, float) else t[0].elapsed_time(t[1])
                       for t in times] for key, times in self._times.items()}
+
+
+def takes_calls():
+    """Whether something wants each call of a kernel."""
+    return type(watching) is Calls
 
 
 @contextlib.contextmanager

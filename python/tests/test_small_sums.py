@@ -119,6 +119,18 @@ def test_the_way_may_be_chosen(ways, graphs):
     assert graphs
 
 
+def test_tuning_measures_kernels_and_both_ways(monkeypatch, tmp_path):
+    monkeypatch.setenv("DFGNN_STORE", str(tmp_path / "store.db"))
+    model = G.GIN(W, W, 2, 3)
+    dfgnn.accelerate(model)
+    x = torch.randn(N, W)
+    tuned = dfgnn.tune(model, x, EDGES, budget=2.0)
+    assert tuned.recording.problems
+    (name, way, times), = [t for t in tuned.ways
+                           if t[0] == "sums of neighbours"]
+    assert way == "torch" and set(times) == {"torch", "kernels"}
+
+
 def test_edges_that_were_written_to_are_read_anew():
     plain, x, edges = LAYERS["SAGEConv"](), torch.randn(N, W), EDGES.clone()
     fast = copy.deepcopy(plain)
