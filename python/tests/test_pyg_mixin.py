@@ -216,6 +216,26 @@ def test_why_is_said_once(x, edges, said):
                              "reduces by MedianAggregation"]
 
 
+def _without_features(layer):
+    layer.root_weight = False
+
+
+def _with_another_variance(layer):
+    layer.aggr_module.var_aggr = G.MeanAggregation()
+
+
+@pytest.mark.parametrize("make, change", [
+    (lambda: G.TransformerConv(F, 4, 2, beta=True), _without_features),
+    (lambda: G.SAGEConv(F, 4, aggr="std"), _with_another_variance)])
+def test_settings_of_a_layer_may_change_between_calls(make, change, x, edges):
+    plain = make().double()
+    fast = fast_copy(plain)
+    near(fast(x, edges), plain(x, edges), 1e-10)
+    for layer in (plain, fast):
+        change(layer)
+    near(fast(x, edges), plain(x, edges), 1e-10)
+
+
 @pytest.mark.parametrize("node", [N + 3, -1])
 @pytest.mark.parametrize("name", [
     "GCNConv", "SAGEConv", "GATConv", "GATv2Conv", "TransformerConv",

@@ -205,6 +205,17 @@ def test_options_that_change_between_calls_are_seen():
         compare(plain, fast, list(x.values()), lambda model: model(x, edges))
 
 
+def test_gates_of_features_that_are_left_out_are_left_out():
+    plain = spread(G.HeteroConv({kind: G.TransformerConv(
+        WIDTH, 4, 2, beta=True) for kind in KINDS}).double())
+    fast = accelerated(plain)
+    for model in (plain, fast):
+        for layer in model.convs.values():
+            layer.root_weight = False
+    x, edges = schema()
+    compare(plain, fast, list(x.values()), lambda m: m(x, edges))
+
+
 def test_wrong_edges_get_the_error_of_pyg():
     x, edges = schema()
     edges[KINDS[1]] = edges[KINDS[1]] + 100

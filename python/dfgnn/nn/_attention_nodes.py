@@ -182,14 +182,14 @@ def transformer(state, x, edge_index, edge_attr=None,
     src, dst, sizes = pair(x)
     # backward does not read the skip's product: a large one is made by itself
     together = is_small(src, state["heads"] * state["out_channels"])
+    own_part = "lin_skip" if state["root_weight"] else ""
+    gated = own_part and state["_modules"].get("lin_beta") is not None
     return run(graph_of(edge_index, sizes), _transformer,
                (state["heads"], state["concat"], together), src, dst,
                *linear(state, "lin_query"), *linear(state, "lin_key"),
-               *linear(state, "lin_value"), *(
-                   linear(state, "lin_skip") if state["root_weight"]
-                   else (None, None)), *edge_features(state, edge_attr, src),
-               None if state["_modules"].get("lin_beta") is None else
-               product(state, "lin_beta"),
+               *linear(state, "lin_value"), *linear(state, own_part),
+               *edge_features(state, edge_attr, src),
+               product(state, "lin_beta") if gated else None,
                dropout=dropout_of(state), scale=state["out_channels"] ** -0.5)
 
 

@@ -30,8 +30,8 @@ def _name(module):
     if name not in ("var", "std"):
         return name
     variance = module.var_aggr if name == "std" else module
-    return None if getattr(variance, "semi_grad", False) or \
-        hooked(variance) else name
+    return None if type(variance) is not aggr.VarAggregation or \
+        getattr(variance, "semi_grad", False) or hooked(variance) else name
 
 
 def reductions(module):

@@ -290,9 +290,11 @@ def _transformer(graph, x, relations, summed):
     if any((r.edge_attr is None) != (r.layer.lin_edge is None)
            for r in relations):
         raise Other
-    post = None if first.lin_beta is None else lambda number, out, kind: \
-        _gated(relations[number].layer, out, x.dst[kind])
-    if first.root_weight and post is None:
+    post = None
+    if first.root_weight and first.lin_beta is not None:
+        def post(number, out, kind):
+            return _gated(relations[number].layer, out, x.dst[kind])
+    elif first.root_weight:
         skip = _own(relations, "lin_skip")
     x, *lists = leading.enter(
         x, *_linears(relations, "lin_query"), *_linears(relations, "lin_key"),
