@@ -73,6 +73,14 @@ def test_rgcn_against_the_flow(doubles, said):
     assert not said.text
 
 
+def test_fast_rgcn_does_as_its_aggr_says_and_calls_no_module(doubles):
+    edges, kinds = typed(9, 3, 40)
+    x = torch.randn(9, WIDTH, requires_grad=True)
+    layer = G.FastRGCNConv(WIDTH, 4, 3)
+    layer.aggr = "add"
+    agree(layer, [x], lambda layer: layer(x, edges, kinds))
+
+
 def test_relations_that_do_not_exist_get_the_error_of_pyg():
     edges, kinds = typed(9, 3, 40)
     for layer in (dfgnn.nn.pyg.RGCNConv(WIDTH, 4, 2),

@@ -47,6 +47,10 @@ def _refused(layer, reason, on_graph):
 
 # ---- RGCN -------------------------------------------------------------------
 
+# what FastRGCNConv does for an aggr, whose module it does not call
+_OF_FAST = {"add": ("sum",), "sum": ("sum",), "mean": ("mean",)}
+
+
 def _is_fast(layer):
     return isinstance(layer, pyg.FastRGCNConv)
 
@@ -59,8 +63,9 @@ def _refusal(layer, x_l, x_r, edge_index, edge_type):
             or edge_type.numel() != edge_index.size(1) \
             or edge_type.dtype not in (torch.int32, torch.int64):
         return "its edges are no edge_index with types"
-    if reductions(layer.aggr_module) is None or \
-            _is_fast(layer) and not _adds(layer):
+    names = reductions(layer.aggr_module)
+    if names is None or \
+            _is_fast(layer) and names != _OF_FAST.get(layer.aggr):
         return "no kernel reduces by " + type(layer.aggr_module).__name__
     if typing.WITH_SEGMM and not is_sum(layer) and layer.num_bases is None \
             and layer.num_blocks is None and not _is_fast(layer):
