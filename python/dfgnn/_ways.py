@@ -157,6 +157,11 @@ def _described(part, graphs_of):
     return part if isinstance(part, (float, str)) else type(part).__name__
 
 
+def size_class(numbers):
+    """The next power of 2, by which calls of many sizes have few choices."""
+    return 1 << (numbers - 1).bit_length()
+
+
 def rounded(number):
     return number if number < 128 else -round(2 * math.log2(number))
 
@@ -345,14 +350,15 @@ def products_of_groups(device, rows, groups, in_one_kernel):
 def sums_by_index(device, reduce, numbers, width):
     """scatter() of numbers, in rows of a width, is a kernel's, which makes the
     index's graph, or torch's."""
-    # torch adds in no order on a GPU.  On a CPU its sums are as fast; extremes of
-    # 960 rows of 16 took 1.2 times as long by kernels as by torch, of 64 .6 (one
-    # thread).
+    # On a CPU torch's sums are as fast, and extremes of 960 rows of 16 took 1.2
+    # times as long by kernels as by torch, of 64 .6 (one thread).  The host needs
+    # 170 us more for the sum of few numbers and its gradient by kernels.
+    extremes, ways = reduce in ("min", "max"), ("torch", "kernels")
     if device.type == "cuda":
-        return "kernels",
-    ways = "torch", "kernels"
-    return ways[::-1] if reduce in ("min", "max") and width >= 8 and \
-        numbers >= 1 << 15 else ways
+        best = extremes or not small_sums(device, numbers)
+    else:
+        best = extremes and width >= 8 and numbers >= 1 << 15
+    return ways[::-1] if best else ways
 
 
 def small_sums(device, numbers):
@@ -364,6 +370,11 @@ def small_sums(device, numbers):
     # torch.compile's GIN on 2000 molecules, of 9.2 million numbers a layer, took
     # 1.13 times as long by kernels, and layers of 150 million .75 times.
     return numbers <= FEW_NUMBERS.get(device.type, 0)
+
+
+def ordered():
+    """Whether sums are to have a fixed order, which torch's on a GPU have not."""
+    return torch.are_deterministic_algorithms_enabled() or not _measure.enabled
 
 
 @_choice

@@ -68,8 +68,9 @@ def fit(x, index, count, reduce):
             and not torch._C._len_torch_dispatch_stack()
             # the values of a captured step's index change with each call
             and _remember.current is None
-            and _ways.sums_by_index(x.device, reduce, x.numel(),
-                                    width) == "kernels")
+            and (_ways.sums_by_index(x.device, reduce, _ways.size_class(
+                x.numel()), width) == "kernels"
+                 or x.is_cuda and _ways.ordered()))
 
 
 def _rows(x, index, count, reduce):

@@ -389,14 +389,13 @@ def graph_of(edges, sizes, loops=False):
 def few_edges(edges, sizes, op, x):
     """The FewEdges of a call of the operator; None if kernels are to run."""
     if type(edges) is not Tensor or _remember.current is not None or \
-            not _measure.enabled or op not in ("spmm-sum", "spmm-mean") or \
+            op not in ("spmm-sum", "spmm-mean") or _ways.ordered() or \
             x.dtype not in (torch.float32, torch.float64) or \
-            torch.are_deterministic_algorithms_enabled() or \
             not is_edge_index(edges):
         return None
     numbers = edges.size(1) * x.size(1)
     if not numbers or _ways.sums_of_neighbours(
-            x.device, 1 << (numbers - 1).bit_length()) != "torch" or \
+            x.device, _ways.size_class(numbers)) != "torch" or \
             _measure.takes_calls():
         return None
     return FewEdges(edges, sizes)
