@@ -136,10 +136,20 @@ static dfgnn_status add_pass(list *l, const family *f, dfgnn_pass pass,
   return status ? status : add(l, f->gradient, dtype, heads, dim);
 }
 
+static int has_heads(const dfgnn_dag *dag) {
+  int found = 0;
+  for (int i = 0; i < dag->name_count; i++)
+    found |= !strcmp(dag->names[i], "H");
+  return found;
+}
+
 static dfgnn_status add_family(void *data, const family *f) {
   list *l = data;
   const tool_settings *s = l->settings;
   dfgnn_status status = DFGNN_OK;
+  if (s->given & HAS(HEADS) && !has_heads(f->plain->dag))
+    tool_note(s, "%s: the program has no size H, which --heads would be",
+              f->source);
   for (int p = 0; p < s->pass_count; p++)
     for (int t = 0; !status && t < s->dtype_count; t++)
       for (int h = 0; !status && h < s->heads_count; h++)
