@@ -175,6 +175,7 @@ int bench_dispatch(void *data, const tool_case *each) {
 const tool_column bench_dispatch_columns[] = {
     {"graph", "GRAPH", TOOL_TEXT},
     {"op", "OP", TOOL_TEXT},
+    {"program_name", "PROGRAM", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},
     TOOL_FLAG_COLUMNS,

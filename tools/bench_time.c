@@ -491,6 +491,7 @@ out:
 const tool_column bench_time_columns[] = {
     {"graph", "GRAPH", TOOL_TEXT},
     {"op", "OP", TOOL_TEXT},
+    {"program_name", "PROGRAM", TOOL_TEXT},
     {"dtype", "DTYPE", TOOL_TEXT},
     {"heads", "HEADS", TOOL_COUNT},
     {"dim", "DIM", TOOL_COUNT},

@@ -285,3 +285,20 @@ int tool_program_wanted(const tool_settings *s, const dfgnn_measurement *row) {
   }
   return of.found;
 }
+
+const char *tool_program_name(const dfgnn_measurement *row) {
+  static char last[32]; /* rows of a program stand together */
+  static const char *name;
+  search of = {.row = row};
+  if (!strcmp(last, row->program))
+    return name;
+  snprintf(last, sizeof last, "%s", row->program);
+  for (int i = 0; (name = dfgnn_edge_program_name(NULL, i)); i++) {
+    char source[96];
+    family *f;
+    snprintf(source, sizeof source, "--op %s", name);
+    if (!find(&f, source, name) && !look(&of, f) && of.found)
+      break;
+  }
+  return name;
+}

@@ -23,6 +23,10 @@ int tool_program_repeats(const dfgnn_problem *problems, size_t count,
 int tool_program_wanted(const tool_settings *settings,
                         const dfgnn_measurement *row);
 
+/* The name that --op has for the program of a row, or for its gradient; NULL:
+ * none. */
+const char *tool_program_name(const dfgnn_measurement *row);
+
 /* Gives the edges of a graph relations, one of 8 each, the same in every run,
  * if the program (NULL: none) has values of them. */
 dfgnn_status tool_program_relate(dfgnn_graph *graph,

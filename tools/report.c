@@ -2,6 +2,7 @@
 #include "tools/report.h"
 #include "db/field.h"
 #include "lib/key.h"
+#include "tools/programs.h"
 #include <math.h>
 #include <string.h>
 
@@ -65,6 +66,10 @@ void tool_put_edges(json_t *row, const dfgnn_measurement *problem) {
         !dfgnn__field_is_left_out(field, problem))
       put_field(row, field, problem);
   }
+  const char *program =
+      problem->program && *problem->program ? tool_program_name(problem) : NULL;
+  if (program)
+    tool_put(row, "program_name", program);
 }
 
 json_t *tool_row_of(const dfgnn_measurement *problem) {

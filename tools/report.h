@@ -65,12 +65,13 @@ void tool_put_fingerprint(json_t *row, uint64_t fingerprint);
 /* The columns that tables of problems begin with. */
 #define TOOL_PROBLEM_COLUMNS                                                   \
   {"graph", "GRAPH", TOOL_TEXT}, {"op", "OP", TOOL_TEXT},                      \
-      {"pass", "PASS", TOOL_TEXT}, {"dtype", "DTYPE", TOOL_TEXT},              \
-      {"heads", "HEADS", TOOL_COUNT}, {"dim", "DIM", TOOL_COUNT},              \
-      TOOL_FLAG_COLUMNS
+      {"program_name", "PROGRAM", TOOL_TEXT}, {"pass", "PASS", TOOL_TEXT},     \
+      {"dtype", "DTYPE", TOOL_TEXT}, {"heads", "HEADS", TOOL_COUNT},           \
+      {"dim", "DIM", TOOL_COUNT}, TOOL_FLAG_COLUMNS
 
-/* Puts the keys edge_dim, edge_use, message, program and program_text of a
- * problem, each only where it is not the default. */
+/* Puts the keys edge_dim, edge_use, message, program, program_text and, of one
+ * that --op takes, program_name of a problem, each only where it is not the
+ * default. */
 void tool_put_edges(json_t *row, const dfgnn_measurement *problem);
 
 /* Makes a row with the keys that the rows of every tool begin with: graph, the

@@ -130,14 +130,21 @@ static int count_rows(coverage **all, size_t *count,
 }
 
 static int stat_command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {
-      {"arch", "ARCH", TOOL_TEXT},      {"device", "DEVICE", TOOL_TEXT},
-      {"op", "OP", TOOL_TEXT},          {"pass", "PASS", TOOL_TEXT},
-      {"dtype", "DTYPE", TOOL_TEXT},    TOOL_FLAG_COLUMNS,
-      {"graphs", "GRAPHS", TOOL_COUNT}, {"dims", "DIMS", TOOL_TEXT},
-      {"heads", "HEADS", TOOL_TEXT},    {"problems", "PROBLEMS", TOOL_COUNT},
-      {"rows", "ROWS", TOOL_COUNT},     {"wrong", "WRONG", TOOL_COUNT},
-      {"failed", "FAILED", TOOL_COUNT}, {NULL, NULL, 0}};
+  static const tool_column columns[] = {{"arch", "ARCH", TOOL_TEXT},
+                                        {"device", "DEVICE", TOOL_TEXT},
+                                        {"op", "OP", TOOL_TEXT},
+                                        {"program_name", "PROGRAM", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"dtype", "DTYPE", TOOL_TEXT},
+                                        TOOL_FLAG_COLUMNS,
+                                        {"graphs", "GRAPHS", TOOL_COUNT},
+                                        {"dims", "DIMS", TOOL_TEXT},
+                                        {"heads", "HEADS", TOOL_TEXT},
+                                        {"problems", "PROBLEMS", TOOL_COUNT},
+                                        {"rows", "ROWS", TOOL_COUNT},
+                                        {"wrong", "WRONG", TOOL_COUNT},
+                                        {"failed", "FAILED", TOOL_COUNT},
+                                        {NULL, NULL, 0}};
   tool_records records = {0};
   if (settings->kernels)
     return tool_kernels_report(settings);

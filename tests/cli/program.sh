@@ -141,6 +141,10 @@ status 0 dfgnn-tune explain $graph --op gt,dotgat --dim 8 --device cpu \
 holds 'length == 1'
 
 promise "a name that is unknown, or that an option is not for, is told"
+status 0 dfgnn-bench $graph --op fagcn,gen --dim 8 --device cpu --rounds 2 \
+  --variants rule
+prints ' program fagcn '
+prints ' program gen '
 status 0 dfgnn-tune explain $graph --op gat,fagcn --heads 2 --dim 8 --device cpu
 says "op fagcn: the program has no size H"
 status 0 dfgnn-tune explain $graph --op fagcn,supergat --dim 8 --device cpu
