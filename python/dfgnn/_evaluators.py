@@ -69,7 +69,7 @@ def _as_rows(index, x):
     return index.long().view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
 
 
-def _counts(index, x, size):
+def counts(index, x, size):
     """[size, 1, ...] how many rows of x each node has, in the type of x."""
     index = index.long()
     count = index.new_zeros(size).index_add(0, index, torch.ones_like(index))
@@ -87,14 +87,14 @@ def reduced(what, x, index, size):
     if what in ("sum", "mean"):
         total = zero.index_add(0, index, x)
         return total if what == "sum" else \
-            total / _counts(index, x, size).clamp(min=1)
+            total / counts(index, x, size).clamp(min=1)
     full = _as_rows(index, x)
     if what in ("max", "min"):
         # scatter_reduce's gradient counts what was there as an edge, even
         # without include_self
         least = torch.full_like(zero, -math.inf if what == "max" else math.inf)
         extreme = least.scatter_reduce(0, full, x, "a" + what)
-        return torch.where(_counts(index, x, size) > 0, extreme, zero)
+        return torch.where(counts(index, x, size) > 0, extreme, zero)
     # detached, since no_grad() alone would leave the tangents of forward AD
     top = zero.scatter_reduce(0, full, x.detach(), "amax", include_self=False)
     top = torch.where(top.isinf(), torch.zeros_like(top), top)
@@ -128,7 +128,7 @@ def scattered(x, index, size, reduce):
                                    include_self=False)
     total = zero.index_add(0, index, x)
     return total if reduce == "sum" else total.div(
-        _counts(index, x, size).clamp(min=1), rounding_mode="floor")
+        counts(index, x, size).clamp(min=1), rounding_mode="floor")
 
 
 # The library's dropout, kernels/common/dropout.h, in wrapping int64.

@@ -9,6 +9,7 @@ import torch
 from . import _abi, _execute, _operators
 from ._checks import exact
 from ._device import raw_stream
+from ._evaluators import counts, reduced
 from ._execute import sum_settings
 from ._links import add
 from ._loops import fill_loops, loop_features
@@ -274,21 +275,14 @@ class FewEdges:
         """[num_dst, F] the sums or means of rows of neighbours."""
         src, dst = self.edges.unbind()
         try:
-            total = x.new_zeros(self.num_dst, x.size(1)).index_add(
-                0, dst, x.index_select(0, src))
+            total = reduced("sum", x.index_select(0, src), dst, self.num_dst)
         except torch.OutOfMemoryError:
             raise
         except (IndexError, RuntimeError) as error:  # of a node out of range
             raise InvalidError(str(error)) from None
         return total if op == "spmm-sum" else total / remember(
-            self.edges, ("degrees", self.num_dst, x.dtype),
-            lambda: self._degrees(dst, x.dtype))
-
-    def _degrees(self, dst, dtype):
-        """[num_dst, 1], 1 of a node without edges."""
-        ones = dst.new_ones(dst.size(0), dtype=dtype)
-        return ones.new_zeros(self.num_dst).index_add(
-            0, dst, ones).clamp_(min=1).unsqueeze(1)
+            self.edges, ("counts", self.num_dst, x.dtype),
+            lambda: counts(dst, x, self.num_dst).clamp_(min=1))
 
 
 class Reduced(_Kernel):

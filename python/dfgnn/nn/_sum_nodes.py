@@ -13,8 +13,9 @@ from .._remember import is_stamped, note, stamp
 from ..graph import Graph
 from ..ops import normalization
 from ._node import (
-    Other, PLAIN_TENSORS, few_edges, fits, graph_of, is_matrix, known, linear, named,
-    node, number, own, pair, product, recipe, reduction, run, single, sums)
+    Other, PLAIN_TENSORS, few_edges, fits, graph_of, is_matrix, known, linear,
+    named, node, number, own, pair, product, recipe, reduction, run, single,
+    sums)
 
 
 @node
