@@ -5,7 +5,8 @@ since neither finds memory as the other left it.  Each is a real step, and is
 timed from the layer's input to its output and from the gradient of its output
 to those of its inputs and parameters.  Kernels that lose while better ones are
 compiled in the background, in one step clearly or in all, race again after it;
-the own path runs meanwhile.  Nothing is run twice, so that buffers, random
+the own path runs meanwhile.  Kernels that won on a known graph race again where
+graphs become new ones.  Nothing is run twice, so that buffers, random
 numbers, hooks and gradients are those of one step.  A layer whose own path is
 faster gets its own class back.
 
@@ -40,6 +41,7 @@ MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
 ROWS = 8  # an own path may hold so many of an edge at once, in both passes
+FRESH = 8  # calls in a row whose graphs are new after kernels won on a known one
 NEW_GRAPHS = .95  # where they make graphs in each step, whose end no clock sees
 KERNELS, OWN = "kernels", "own path"
 
@@ -290,6 +292,7 @@ class Race:
         self.samples = {KERNELS: [], OWN: []}
         self.rows = 0
         self.builds = 0  # samples of the kernels that made graphs
+        self.fresh = 0  # calls in a row that have, since the kernels won
         self.row_bytes = 0  # steps that were not timed tell it
         self.winner = self.reason = None
         self.ready = False  # decided, but for the layers that share its graph
@@ -535,7 +538,14 @@ class Guard:
         its own class from then on, and no guard, unless another thread may be
         in its kernels."""
         if race.winner == KERNELS:
-            return forward(layer, *args, **kwargs)
+            before = graph.made
+            out = forward(layer, *args, **kwargs)
+            race.fresh = race.fresh + 1 if graph.made > before else 0
+            if race.fresh == FRESH and race.pairs and not race.makes_graphs:
+                again = Race(self.words, self.few)
+                again.key = ""  # what is known is of known graphs
+                self.races[race is self.races.get(True)] = again
+            return out
         if race is not self.races.get(True) or len(self.threads) > 1:
             return self.other(layer, args, kwargs)
         layer.__dict__.pop("_dfgnn_guard", None)

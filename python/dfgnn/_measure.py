@@ -15,6 +15,7 @@ import torch
 
 from . import _abi, _device
 from ._device import with_room
+from ._handle import edges
 from ._library import library
 
 CALLS = 3  # the call of a graph that measures
@@ -31,7 +32,8 @@ _SETTLED = ("forced", "pinned", "exact", "paper")
 enabled = os.environ.get("DFGNN_MEASURE", "") != "0"
 _lock = threading.Lock()
 _measured = set()  # (device, problem) of this process
-# whether graphs call a third time, of those whose kernels were once asked for
+# By device, problem and power of 2 of the edges: a batch may end before its kernels
+# are compiled, for a later one.
 _prepared = {}
 
 
@@ -60,6 +62,7 @@ def measure(on: bool = True) -> bool:
 def _forget():
     global _lock
     _lock = threading.Lock()
+    _prepared.clear()  # no thread of a fork compiles them
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -126,10 +129,10 @@ def compiling():
 class Again:
     """Counts the calls of a plan until its kernels are measured."""
 
-    __slots__ = ("calls", "since", "kernels", "races")
+    __slots__ = ("calls", "since", "races")
 
     def __init__(self):
-        self.calls, self.kernels, self.races = 0, None, False
+        self.calls, self.races = 0, False
 
     def before(self, call, device, tensors):
         """Counts a call before it runs; returns the object that counts the
@@ -163,18 +166,12 @@ class Again:
         if self._is_known(plan, device) \
                 and time.monotonic() - self.since < YOUNG_S:
             return self
-        key = device, bytes(plan.wanted)
-        if self.calls >= CALLS:
-            _prepared[key] = True
-        if self.kernels is None:
-            # batches whose graphs end before they measure need kernels once
-            if _prepared.get(key) is False:
-                return self
-            _prepared.setdefault(key, False)
-            self.kernels = Kernels(handle, plan.wanted)
-        if self.calls < CALLS or not self.kernels.ready():
+        key = device, bytes(plan.wanted), edges(handle).bit_length()
+        if key not in _prepared:
+            _prepared[key] = Kernels(handle, plan.wanted)
+        if self.calls < CALLS or not _prepared[key].ready():
             return self
-        self.kernels = None
+        _prepared.pop(key).release()
         return self._measure(call, device, tensors)
 
     def _is_known(self, plan, device):

@@ -371,6 +371,20 @@ def test_layers_that_share_a_new_graph_take_few_steps_where_it_is_clear(clock):
     assert [type(one) for one in layers] == [Own] * 2
 
 
+def test_kernels_race_again_where_graphs_become_new(clock):
+    one = layer(clock, (1, 1), (.9, .9))
+    train(one)
+    assert type(one) is Fast and not one._dfgnn_guard.undecided
+    one.builds, one.times[KERNELS] = True, (2, 1)
+    train(one, _guard.FRESH + STEPS)
+    assert type(one) is Own
+    two = layer(clock, (1, 1), (.4, .4), builds=True)
+    train(two)
+    before = len(two.paths)
+    train(two, 2 * _guard.FRESH)  # it won with them
+    assert set(two.paths[before:]) == {KERNELS}
+
+
 @pytest.mark.parametrize("around", ["deterministic", "captured", "recorded",
                                     "traced"])
 def test_where_steps_must_agree_kernels_run(clock, around, monkeypatch):
