@@ -10,7 +10,7 @@ from . import _abi, _library, _remember
 from ._checks import check_count, check_index, describe
 from ._handle import TORCH_TYPES, view
 from ._library import check, library
-from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
+from ._modes import jit_tracing, torchs_cuda_graphs, untraced, unwrapped
 from ._remember import keep, kept, note
 from .graph import Graph, _host_ptr, _sizes
 
@@ -52,8 +52,12 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None,
     """
     if isinstance(edges, Graph):
         return edges
-    options = dict(graph_ptr=graph_ptr, family=family, name=name,
-                   trusted=trusted)
+    return _made(edges, num_nodes, sorted, columns, dict(
+        graph_ptr=graph_ptr, family=family, name=name, trusted=trusted))
+
+
+@untraced
+def _made(edges, num_nodes, sorted, columns, options):
     if isinstance(edges, (tuple, list)) and 2 <= len(edges) <= 3:
         order = edges[2] if len(edges) == 3 else None
         graph = Graph(edges[0], edges[1], _sources(num_nodes),
