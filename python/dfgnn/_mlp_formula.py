@@ -96,7 +96,7 @@ def fields(tensors, layout, ends, dtype):
 
 # ---- by torch operations ----------------------------------------------------
 
-def _activate(name, x, slope):
+def activate(name, x, slope):
     if name is None:
         return x
     if name == "gelu_tanh":
@@ -138,7 +138,7 @@ class ByTorch:
         terms += [gathered(part, index) for part, index in (
             (dst_part, self.graph.dst), (src_part, self.graph.src))
             if part is not None]
-        return _activate(activation, sum(terms[1:], terms[0]), slope)
+        return activate(activation, sum(terms[1:], terms[0]), slope)
 
     def at_destinations(self, what, x):
         return reduced(what, x, self.graph.dst, self.graph.num_dst)
@@ -170,13 +170,13 @@ def composite(graph, settings, tensors, dtype=None, parts=ByTorch):
                     settings.layers > 1 else None, settings.slope)
     for n, (weight, bias) in enumerate(zip(weights[1:], biases[1:])):
         if n:
-            x = _activate(settings.activation, x, settings.slope)
+            x = activate(settings.activation, x, settings.slope)
         x = F.linear(x, weight, bias)
     if settings.gate:
         gate, x = x.chunk(2, -1)
-        x = torch.sigmoid(gate) * _activate(settings.last, x, settings.slope)
+        x = torch.sigmoid(gate) * activate(settings.last, x, settings.slope)
     else:
-        x = _activate(settings.last, x, settings.slope)
+        x = activate(settings.last, x, settings.slope)
     if settings.norm:
         x = _normalize(settings, x, scale, shift)
     if settings.residual:

@@ -4,20 +4,23 @@ inner values are kept for a gradient, and which of their tensors are there."""
 
 import ctypes
 import functools
+from typing import NamedTuple
 
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from . import _abi, _execute
+from . import _abi, _execute, _program_operator
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._device import current_raw_stream, with_room
 from ._library import check, library
 from ._mlp_formula import (
-    ACTIVATIONS, BY_EDGE, FIRST, NORMS, REDUCTIONS, ByTorch, Settings, composite,
-    fields_of, kept_widths, width_of)
+    ACTIVATIONS, BY_EDGE, FIRST, NORMS, REDUCTIONS, ByTorch, Settings, activate,
+    composite, fields_of, kept_widths, width_of)
+from ._modes import constant
 from ._program_calls import TYPES, parse, run as run_program
 from ._torch_library import Family
 from .aggregation import reduce_edges
+from .convert import as_graph
 from .errors import Error
 
 _FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]
@@ -32,20 +35,25 @@ def _slot(field):
     return name, int(layer[:-1]) if layer else None
 
 
-def _mlp_of(settings, dtype, tensors, listed):
+def widths_of(settings, tensors):
+    """The width of edge, and of each layer, None where there is none."""
+    edge, weights = tensors[0], tensors[FIRST:FIRST + settings.layers]
+    return None if edge is None else edge.size(1), *[
+        None if w is None else w.size(0) for w in weights]
+
+
+def _mlp_of(settings, dtype, widths, listed, factor=None):
     """The _abi.EdgeMlp of a call; None if the library has no such formula."""
-    weights = tensors[FIRST:FIRST + settings.layers]
-    if None in (tensors[0], weights[0]) or settings.last or settings.gate or \
-            settings.reduce_src or tensors[3] is not None or \
+    if None in widths or settings.last or settings.gate or \
+            settings.reduce_src or factor is not None or \
             settings.layers < 2 or dtype not in (torch.float16,
                                                  torch.bfloat16) or \
             settings.activation not in _abi.ACTIVATIONS or \
             settings.reduce_dst not in _abi.REDUCTIONS:
         return None
     return _abi.EdgeMlp(
-        dtype=TYPES[dtype], layers=settings.layers,
-        edge_dim=tensors[0].size(1),
-        width=(ctypes.c_int64 * 4)(*[w.size(0) for w in weights]),
+        dtype=TYPES[dtype], layers=settings.layers, edge_dim=widths[0],
+        width=(ctypes.c_int64 * 4)(*widths[1:]),
         activation=_abi.ACTIVATIONS[settings.activation],
         norm=_abi.NORMS[settings.norm], epsilon=settings.epsilon,
         residual=int(settings.residual),
@@ -76,7 +84,8 @@ class Recipe:
         self.rooms = {}
         self.mlp = None
         if graph.device.type == "cuda" and graph.num_edges:
-            self.mlp = _mlp_of(settings, dtype, tensors, self.listed)
+            self.mlp = _mlp_of(settings, dtype, widths_of(settings, tensors),
+                               self.listed, tensors[3])
         if self.mlp is not None:
             try:
                 check(library().dfgnn_edge_mlp_serves(
@@ -260,31 +269,48 @@ def run(graph, settings, tensors, dtype=None):
     return call(graph, recipe(graph, settings, tensors, dtype), tensors)
 
 
-class _AroundProducts(ByTorch):
-    """Likewise by kernels.  On CPUs torch gathers the rows of nodes: a program
-    takes twice its time there."""
+class _ByPrograms(ByTorch):
+    """Likewise by kernels."""
+
+    def run(self, text, *tensors):
+        """The output of a program, of the type of its tensors."""
+        return run_program(_program(text), self.graph, [tensors[0].dtype],
+                           None, *tensors)[0]
 
     def added(self, edge, dst_part, src_part, activation, slope):
-        if edge is not None or None in (dst_part, src_part) or \
-                activation not in _OF_A_SUM or not dst_part.is_cuda:
-            return super().added(edge, dst_part, src_part, activation, slope)
-        program = _sum_of_ends(dst_part.size(1), _OF_A_SUM[activation])
-        out, = run_program(program, self.graph, [dst_part.dtype], None,
-                           dst_part, src_part)
-        return out
+        terms = {place: t for place, t in (
+            ("edge", edge), ("dst", dst_part), ("src", src_part))
+            if t is not None}
+        if [*terms] != ["edge"]:
+            inside = activation if activation in _OF_A_SUM else ""
+            width = next(iter(terms.values())).size(1)
+            inputs = "".join([f"{place} {place}_part[{width}]; "
+                              for place in terms])
+            total = " + ".join([f"{place}_part" for place in terms])
+            edge = self.run(f"{inputs}return out = {inside}({total}) "
+                            f"as edge[{width}]", *terms.values())
+            activation = None if inside else activation
+        return activate(activation, edge, slope)
 
     def at_destinations(self, what, x):
         return reduce_edges(self.graph, x, what, listed=False)
 
 
-_OF_A_SUM = {name: name or "" for name in (
-    None, "relu", "silu", "gelu", "tanh", "sigmoid")}
+class _AroundProducts(_ByPrograms):
+    """On CPUs torch gathers the rows of nodes: a program takes twice its time
+    there."""
+
+    def added(self, edge, dst_part, src_part, activation, slope):
+        on_gpu = any(t is not None and t.is_cuda
+                     for t in (edge, dst_part, src_part))
+        return (_ByPrograms if on_gpu else ByTorch).added(
+            self, edge, dst_part, src_part, activation, slope)
 
 
-@functools.lru_cache(maxsize=256)
-def _sum_of_ends(width, activation):
-    return parse(f"dst a[{width}]; src b[{width}]; "
-                 f"return out = {activation}(a + b) as edge[{width}]")
+_OF_A_SUM = "relu", "silu", "gelu", "tanh", "sigmoid"
+
+
+_program = functools.lru_cache(maxsize=256)(parse)
 
 
 def call(graph, recipe, tensors):
@@ -300,11 +326,71 @@ def call(graph, recipe, tensors):
 
 # ---- while torch.compile traces ----------------------------------------------
 
-def has_kernels(settings, tensors, dtype, device):
-    """Whether kernels may run a call; inner values are then kept, which they
-    read on the way back."""
-    return device.type == "cuda" and tensors[0] is not None and \
-        dtype in (torch.float16, torch.bfloat16) and settings.layers > 1
+class _Edges(NamedTuple):
+    """An edge_index as a graph whose order is that of its columns."""
+    src: torch.Tensor
+    dst: torch.Tensor
+    num_src: int
+    num_dst: int
+
+    def to_graph_order(self, rows):
+        return rows
+
+    to_caller_order = to_graph_order
+
+
+class _ByOperators(_ByPrograms):
+    """Likewise by operators of torch.library; graph: of place()."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def to(self, rows):
+        return rows
+
+    back = to
+
+    def run(self, text, *tensors):
+        return _program_operator.run(_program_operator.about(
+            _name_of(text), _program_operator.numbers_of([tensors[0].dtype])),
+            self.graph, [*tensors])[0]
+
+    def at_destinations(self, what, x):
+        return self.run(f"edge x[{x.size(1)}]; return out = {what}_in(x)", x)
+
+    def at_sources(self, what, x):
+        return self.run(f"edge x[{x.size(1)}]; return out = {what}_out(x)", x)
+
+
+@constant
+def _name_of(text):
+    return _program(text).name
+
+
+def around_products(settings, tensors, graph):
+    """The outputs by torch's products, which torch.compile fuses with what is
+    around them; graph: of place()."""
+    edge_index, _, num_src, num_dst, _ = graph
+    if edge_index is not None:
+        src, dst = edge_index
+        return composite(_Edges(src, dst, num_src, num_dst), settings, tensors)
+    return composite(graph, settings, tensors, parts=_ByOperators)
+
+
+@constant
+def may_serve(settings, widths, dtype, device):
+    """Whether kernels run a call on some graph; inner values are then kept,
+    which they read on the way back.  widths: of widths_of()."""
+    mlp = _mlp_of(settings, dtype, widths, False) \
+        if device.type == "cuda" else None
+    return mlp is not None and not library().dfgnn_edge_mlp_serves(
+        ctypes.byref(mlp), _loop(device).handle.pointer)
+
+
+@functools.lru_cache(maxsize=None)
+def _loop(device):
+    """A graph of one edge."""
+    return as_graph(torch.zeros(2, 1, dtype=torch.int64, device=device), 1)
 
 
 # The choices of a setting; the counts of a call have the number of one.

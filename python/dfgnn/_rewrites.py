@@ -44,6 +44,18 @@ class Stack(NamedTuple):
     biases: tuple  # a tuple of nodes for each layer, which are added
     dtype: Optional[torch.dtype]  # an autocast region casts what it reads
 
+    @property
+    def widths(self):
+        """The width of rows by edge, and of each layer, None where there is
+        none."""
+        edges = [term.weight.meta for term in self.terms if term.place == EDGE]
+        return sum(w.size(1) for w in edges) or None, edges[0].size(
+            0) if edges else None, *[w.meta.size(0) for w in self.weights]
+
+    @property
+    def computed_in(self):
+        return self.dtype or self.terms[0].node.meta.dtype
+
 
 def _activation(node):
     """(name, slope) of an activation's call, or None."""
@@ -487,9 +499,6 @@ def run(graph, stack, by_node, by_edge, execute):
                  for n in (stack.scale, stack.shift)],
                weight, *[by_node(w) for w in stack.weights],
                *[bias(group) for group in stack.biases]]
-    dtype = stack.dtype
-    if dtype is None:
-        dtype = stack.terms[0].node.meta.dtype
-    else:
-        tensors = [None if t is None else t.to(dtype) for t in tensors]
-    return execute(graph, stack.settings, tensors, dtype)
+    if stack.dtype is not None:
+        tensors = [None if t is None else t.to(stack.dtype) for t in tensors]
+    return execute(graph, stack.settings, tensors, stack.computed_in)

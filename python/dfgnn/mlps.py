@@ -437,11 +437,14 @@ def _compiled(graph, weights, biases, call):
     tensors = [None if t is None else t.to(about.dtype)
                for t in _mlp_formula.fields(tensors, about.layout, (
                    call.dst, call.src), about.dtype)]
+    served = _mlp_kernels.may_serve(
+        about.settings, _mlp_kernels.widths_of(about.settings, tensors),
+        about.dtype, some.device)
+    where = place(graph, num_src, num_dst)
+    if not served:
+        return _mlp_kernels.around_products(about.settings, tensors, where)
     keep = torch.is_grad_enabled() and any([
-        t is not None and t.requires_grad for t in tensors]
-    ) and _mlp_kernels.has_kernels(
-        about.settings, tensors, about.dtype, some.device)
+        t is not None and t.requires_grad for t in tensors])
     return _mlp_kernels.traced(
-        _mlp_kernels.about(about.settings, tensors, keep),
-        place(graph, num_src, num_dst),
+        _mlp_kernels.about(about.settings, tensors, keep), where,
         [t for t in tensors if t is not None])[:len(about.settings.outputs)]

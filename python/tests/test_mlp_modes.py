@@ -130,6 +130,19 @@ def test_torch_compile_does_not_break_its_graph(options, listed):
     agree(compiled(x, edge), block(x, edge), [x, edge, *weights, *biases])
 
 
+@pytest.mark.parametrize("terms", [(1, 1, 1), (0, 1, 1), (1, 0, 1), (0, 0, 1),
+                                   (1, 0, 0)], ids=str)
+@pytest.mark.parametrize("activation", [None, "silu", "leaky_relu"])
+def test_first_layers_by_programs(device, terms, activation):
+    graph = dfgnn.as_graph(graph_of().to(device), (23, 19))
+    rows = [torch.randn(n, 6, dtype=torch.float64, device=device,
+                        requires_grad=True) if there else None
+            for n, there in zip((150, 19, 23), terms)]
+    leaves = [t for t in rows if t is not None]
+    agree(*[[kind(graph).added(*rows, activation, .3)] for kind in (
+        _mlp_kernels._ByPrograms, _mlp_formula.ByTorch)], leaves)
+
+
 def test_results_lie_where_torch_compile_expects():
     """Dense, though autograd has the gradients of weights transposed."""
     from functorch.compile import make_boxed_func

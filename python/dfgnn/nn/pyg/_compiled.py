@@ -422,11 +422,16 @@ class _Recorder(Steps):
                                   program.name, types, stage.random), tensors)
         return [outs[k] for k in range(outputs)]
 
-    def _execute_mlp(self, graph, settings, tensors, dtype):
-        if not _mlp_kernels.has_kernels(settings, tensors, dtype,
-                                         graph.device):
+    def _mlp(self, run, node):
+        stack = node.function
+        if node.name == "mlp" and not _mlp_kernels.may_serve(
+                stack.settings, stack.widths, stack.computed_in,
+                run.graph.device):
             raise TraceError("its MLP on edges is torch's products, which "
                              "torch.compile fuses with what is around them")
+        super()._mlp(run, node)
+
+    def _execute_mlp(self, graph, settings, tensors, dtype):
         about = _mlp_kernels.about(settings, tensors, self.training)
         outs = self._operator(graph, _mlp_kernels.traced, about,
                               [t for t in tensors if t is not None])
