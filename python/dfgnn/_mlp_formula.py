@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from ._evaluators import gathered, reduced
+from ._modes import autocasting
 
 ACTIVATIONS = (None, "relu", "silu", "gelu", "gelu_tanh", "elu", "leaky_relu",
                "tanh", "sigmoid", "softplus")
@@ -149,9 +150,14 @@ class ByTorch:
 
 def composite(graph, settings, tensors, dtype=None, parts=ByTorch):
     """The outputs by torch's products, which are differentiable; rows of edges
-    in the caller's order.  dtype: the type that all are computed in."""
+    in the caller's order.  dtype: the type that all are computed in, inside an
+    autocast region, too."""
     if dtype is not None:
         tensors = [None if t is None else t.to(dtype) for t in tensors]
+        if autocasting():
+            kind = next(t for t in tensors if t is not None).device.type
+            with torch.autocast(kind, enabled=False):
+                return composite(graph, settings, tensors, None, parts)
     parts = parts(graph)
     edge, dst_part, src_part, dst_factor, src_factor, scale, shift = [
         t if t is None or name not in BY_EDGE else parts.to(t)

@@ -367,14 +367,15 @@ def _name_of(text):
     return _program(text).name
 
 
-def around_products(settings, tensors, graph):
+def around_products(settings, tensors, dtype, graph):
     """The outputs by torch's products, which torch.compile fuses with what is
     around them; graph: of place()."""
     edge_index, _, num_src, num_dst, _ = graph
     if edge_index is not None:
         src, dst = edge_index
-        return composite(_Edges(src, dst, num_src, num_dst), settings, tensors)
-    return composite(graph, settings, tensors, parts=_ByOperators)
+        return composite(_Edges(src, dst, num_src, num_dst), settings, tensors,
+                         dtype)
+    return composite(graph, settings, tensors, dtype, _ByOperators)
 
 
 @constant

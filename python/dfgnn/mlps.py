@@ -442,7 +442,8 @@ def _compiled(graph, weights, biases, call):
         about.dtype, some.device)
     where = place(graph, num_src, num_dst)
     if not served:
-        return _mlp_kernels.around_products(about.settings, tensors, where)
+        return _mlp_kernels.around_products(about.settings, tensors,
+                                            about.dtype, where)
     keep = torch.is_grad_enabled() and any([
         t is not None and t.requires_grad for t in tensors])
     return _mlp_kernels.traced(
