@@ -16,7 +16,7 @@
  *   AGNN   s = beta cos(h_i, h_j), value h_j      Thekumparampil et al. 2018
  *   GAT    s = leaky_relu(a_i + b_j), value h_j   Velickovic et al. 2018
  *   GATV2  s = <att, leaky_relu(x_i + y_j)>, value y_j   Brody et al. 2022
- * With edge features (problem.edge_dim), W e_ij + b being args.edge_weight,
+ * With edge features (problem.edge_dim), W e_ij + b being args.edge_projection,
  * edge_attr and edge_bias:
  *   GT     s = scale <q_i, k_j + W e_ij + b>, value v_j + W e_ij + b, or one of
  *          the two alone (problem.edge_use)              Shi et al. 2021

@@ -54,11 +54,12 @@
 
 #define EDGES                                                                  \
   ONLY(EDGE, DENSE(edge_attr), E | F, INPUT, STORAGE),                         \
-      ONLY(PROJECTION, DENSE(edge_weight), H | D | F, INPUT, STORAGE),         \
+      ONLY(PROJECTION, DENSE(edge_projection), H | D | F, INPUT, STORAGE),     \
       ONLY(PROJECTION, DENSE(edge_bias), H | D, MODIFIER, STORAGE)
 #define GRAD_EDGES                                                             \
   ONLY(EDGE, DENSE(grad_edge_attr), E | F, GRADIENT, STORAGE),                 \
-      ONLY(PROJECTION, DENSE(grad_edge_weight), H | D | F, GRADIENT, SCALAR),  \
+      ONLY(PROJECTION, DENSE(grad_edge_projection), H | D | F, GRADIENT,       \
+           SCALAR),                                                            \
       ONLY(PROJECTION, DENSE(grad_edge_bias), H | D, GRADIENT, SCALAR)
 
 /* ---- attention ----------------------------------------------------------- */

@@ -305,7 +305,8 @@ static void put_parameters(const dfgnn_ref_call *c) {
       {DFGNN_REF_RESULT(to, grad_att, 0), DFGNN_REF_SCORE, repeats},
       /* All heads add to one number. */
       {DFGNN_REF_RESULT(to, grad_beta, 0), DFGNN_REF_SCORE, repeats * heads},
-      {DFGNN_REF_RESULT(to, grad_edge_weight, 0), DFGNN_REF_WEIGHT, repeats},
+      {DFGNN_REF_RESULT(to, grad_edge_projection, 0), DFGNN_REF_WEIGHT,
+       repeats},
       {DFGNN_REF_RESULT(to, grad_edge_bias, 0), DFGNN_REF_BIAS, repeats}};
   for (size_t i = 0; i < sizeof results / sizeof *results; i++)
     dfgnn__ref_put_sum(&results[i].to, &c->totals.sum[results[i].total],

@@ -36,8 +36,8 @@ void dfgnn__ref_at_head(dfgnn_ref_edge *e, int64_t head) {
     dfgnn__ref_read(e->att, p->dtype, e->args->att, head * dim, 1, dim);
   if (p->edge_dim <= 0 || !numbers)
     return;
-  dfgnn__ref_read(e->weight, p->dtype, e->args->edge_weight, head * numbers, 1,
-                  numbers);
+  dfgnn__ref_read(e->weight, p->dtype, e->args->edge_projection, head * numbers,
+                  1, numbers);
   if (e->args->edge_bias)
     dfgnn__ref_read(e->bias, p->dtype, e->args->edge_bias, head * dim, 1, dim);
 }

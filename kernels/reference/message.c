@@ -28,8 +28,8 @@ double *dfgnn__ref_message_convert(dfgnn_ref_call *call) {
   const dfgnn_args *args = call->args;
   int64_t rows = rows_of(p), numbers = rows * fields_of(p);
   double *to = dfgnn__ref_take(&call->memory, rows + numbers);
-  if (to && rows && args->edge_weight)
-    dfgnn__ref_read(to, p->dtype, args->edge_weight, 0, 1, numbers);
+  if (to && rows && args->edge_projection)
+    dfgnn__ref_read(to, p->dtype, args->edge_projection, 0, 1, numbers);
   if (to && rows && args->edge_bias)
     dfgnn__ref_read(to + numbers, p->dtype, args->edge_bias, 0, 1, rows);
   return to;

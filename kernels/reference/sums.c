@@ -143,7 +143,8 @@ static void put_attr(const walk *w, int64_t k, const dfgnn_ref_result *attr) {
 
 static void put_totals(const dfgnn_ref_call *c) {
   const dfgnn_ref_sum *total = &c->totals.sum[0];
-  dfgnn_ref_result matrix = DFGNN_REF_RESULT(c->expected, grad_edge_weight, 0);
+  dfgnn_ref_result matrix =
+      DFGNN_REF_RESULT(c->expected, grad_edge_projection, 0);
   dfgnn_ref_result offset = DFGNN_REF_RESULT(c->expected, grad_edge_bias, 0);
   int64_t fields = c->problem->edge_dim;
   double repeats = dfgnn__ref_mean_repeats(c, 1);

@@ -213,7 +213,7 @@ def message(t, fields):
         return t.give(EDGE, "w", factor, *factor.shape[1:value.dim() - 1],
                       1) * v
     attr, weight, shift = map(fields.get, (
-        "edge_attr", "edge_weight", "edge_bias"))
+        "edge_attr", "edge_projection", "edge_bias"))
     if attr is not None and weight is not None:
         attr = torch.nn.functional.linear(
             attr, weight.reshape(-1, attr.size(1)),

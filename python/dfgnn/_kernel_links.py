@@ -290,7 +290,7 @@ class Reduced(_Kernel):
 
     inputs: by field of the operator's inputs the name of a tensor, None where
         there is none: value [M, F], and edge_weight [E] of spmm-weighted or
-        edge_attr [E, F'] with edge_weight [F, F'] and edge_bias [F], or
+        edge_attr [E, F'] with edge_projection [F, F'] and edge_bias [F], or
         edge_attr [E, F].
     listed: edge_attr is in the caller's order.
     scales: a function (graph, dtype) that gives what rows of destinations and
@@ -318,7 +318,7 @@ class Reduced(_Kernel):
 
     def _shaped(self, field, tensor):
         """A tensor with a dimension of heads."""
-        if field == "edge_attr" and "edge_weight" in self.inputs:
+        if field == "edge_attr" and "edge_projection" in self.inputs:
             return tensor
         by_row = field in ("value", "edge_attr") or self.op == "spmm-weighted"
         return tensor.unsqueeze(1 if by_row else 0)

@@ -142,7 +142,7 @@ def message_of(op, inputs):
         return "copy"
     if input_of(op, inputs, "gate_dst") is None:
         return "copy" if input_of(op, inputs, "edge_attr") is None else "relu"
-    weight = input_of(op, inputs, "edge_weight")
+    weight = input_of(op, inputs, "edge_projection")
     both = weight is not None and weight.dim() == 4
     return "gate-value" if both else "gate"
 
@@ -160,7 +160,7 @@ def check_inputs(op, inputs, sizes, device):
     """Raises if an input is wrong; sizes holds N, M and E, or none of them
     where the graph is not built yet."""
     sizes = dict(sizes, **{"1": 1, "2": 2})
-    projected = op.attention or input_of(op, inputs, "edge_weight") is not None
+    projected = op.attention or input_of(op, inputs, "edge_projection") is not None
     both = message_of(op, inputs) == "gate-value"
     flat = is_flat(op, inputs)
     if flat:

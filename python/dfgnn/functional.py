@@ -183,29 +183,29 @@ def _one_of(name, value, words):
     return value
 
 
-def _edge_inputs(edge_attr, edge_weight, edge_bias, query):
-    """(edge_attr, edge_weight, edge_bias) of a call, all None without
+def _edge_inputs(edge_attr, edge_projection, edge_bias, query):
+    """(edge_attr, edge_projection, edge_bias) of a call, all None without
     features; edge_attr is projected here if it is on a GPU, whose kernels take
     no more than MOST_EDGE_FEATURES."""
     if edge_attr is None:
         return None, None, None
     check_is_tensor("edge_attr", edge_attr)
     if edge_attr.dim() == 3:
-        if edge_weight is not None or edge_bias is not None:
+        if edge_projection is not None or edge_bias is not None:
             raise ValueError("edge_attr [edges, heads, features] is projected "
-                             "already: it takes no edge_weight and edge_bias")
+                             "already: it takes no edge_projection and edge_bias")
         return edge_attr, None, None
-    if edge_weight is None:
-        raise ValueError("edge_attr needs edge_weight [heads * features, F]")
+    if edge_projection is None:
+        raise ValueError("edge_attr needs edge_projection [heads * features, F]")
     if edge_attr.size(-1) == 0:  # nothing to project
         return None, None, None
-    fits = query.dim() == 3 and edge_weight.shape == (
+    fits = query.dim() == 3 and edge_projection.shape == (
         query.size(1) * query.size(2), edge_attr.size(-1))
     if fits and query.is_cuda and edge_attr.size(-1) > MOST_EDGE_FEATURES:
-        projected = torch.nn.functional.linear(edge_attr, edge_weight,
+        projected = torch.nn.functional.linear(edge_attr, edge_projection,
                                                edge_bias)
         return projected.view(-1, *query.shape[1:]), None, None
-    return edge_attr, edge_weight, edge_bias
+    return edge_attr, edge_projection, edge_bias
 
 
 def _normalized(name, x, kind, weight, eps):
@@ -233,7 +233,7 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
                  scale: Optional[float] = None, bias: Optional[Tensor] = None,
                  dropout: float = 0.0, training: bool = True,
                  edge_attr: Optional[Tensor] = None,
-                 edge_weight: Optional[Tensor] = None,
+                 edge_projection: Optional[Tensor] = None,
                  edge_bias: Optional[Tensor] = None, edge_use: str = "both",
                  qk_norm: Optional[str] = None,
                  query_norm: Optional[Tensor] = None,
@@ -250,7 +250,7 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
     scale: 1 / sqrt(D) by default.
     bias [E, H]: added to the scores.
     dropout: probability that an edge's weight is dropped while training.
-    edge_attr [E, F], edge_weight [H * D, F], edge_bias [H * D] or None: their
+    edge_attr [E, F], edge_projection [H * D, F], edge_bias [H * D] or None: their
         product, and the bias, are added to the keys and the values, as
         TransformerConv does with edge_dim; no tensor [E, H, D] is made.
         edge_attr [E, H, D] is that product already.
@@ -276,7 +276,7 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
         query = _normalized("query", query, qk_norm, query_norm, norm_eps)
         key = _normalized("key", key, qk_norm, key_norm, norm_eps)
     inputs = (query, key, value)
-    edges = _edge_inputs(edge_attr, edge_weight, edge_bias, query)
+    edges = _edge_inputs(edge_attr, edge_projection, edge_bias, query)
     if edges[0] is None:
         edge_use = "both"
     else:
@@ -329,7 +329,7 @@ def gat_attention(graph, h: Tensor, score_dst: Tensor, score_src: Tensor, *,
 def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
                     negative_slope: float = 0.2,
                     edge_attr: Optional[Tensor] = None,
-                    edge_weight: Optional[Tensor] = None,
+                    edge_projection: Optional[Tensor] = None,
                     edge_bias: Optional[Tensor] = None,
                     bias: Optional[Tensor] = None, dropout: float = 0.0,
                     training: bool = True, return_weights: Wanted = False,
@@ -338,13 +338,13 @@ def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
     """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
-    edge_attr [E, F], edge_weight [H * D, F], edge_bias [H * D] or None: their
+    edge_attr [E, F], edge_projection [H * D, F], edge_bias [H * D] or None: their
         product, and the bias, are added to x_i + y_j; no tensor [E, H, D] is
         made.  edge_attr [E, H, D] is that product already.
     self_loops: as in gat_attention().
     """
     inputs = (x_dst, x_src, att)
-    edges = _edge_inputs(edge_attr, edge_weight, edge_bias, x_dst)
+    edges = _edge_inputs(edge_attr, edge_projection, edge_bias, x_dst)
     if edges[0] is not None:
         inputs += edges
     return _call("gatv2", graph, inputs, bias, dropout, training,

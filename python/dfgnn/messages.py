@@ -22,15 +22,15 @@ OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "min": "reduce-min",
 
 
 class Tensors(NamedTuple):
-    """value [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_weight),
-    edge_weight [H, D, F], edge_bias [H, D], gate_dst [N, H, D], gate_src
+    """value [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_projection),
+    edge_projection [H, D, F], edge_bias [H, D], gate_dst [N, H, D], gate_src
     [M, H, D].  All but value may be None; without gates a message is
-    relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an edge_weight
+    relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an edge_projection
     [2, H, D, F] (and an edge_bias [2, H, D]) the value has features of the
     edge, too: sigmoid(a_i + b_j + e) (x_j + e')."""
     value: torch.Tensor
     edge_attr: Optional[torch.Tensor] = None
-    edge_weight: Optional[torch.Tensor] = None
+    edge_projection: Optional[torch.Tensor] = None
     edge_bias: Optional[torch.Tensor] = None
     gate_dst: Optional[torch.Tensor] = None
     gate_src: Optional[torch.Tensor] = None
@@ -59,7 +59,7 @@ def _with_heads(x, width, tensors):
         if tensor.dim() == 2 and tensor.size(1) == width:
             return tensor.view(-1, heads, width // heads)
         return tensor
-    weight, bias = tensors.edge_weight, tensors.edge_bias
+    weight, bias = tensors.edge_projection, tensors.edge_bias
     if weight is not None and weight.dim() == 2 and weight.size(0) == width:
         weight = weight.reshape(heads, width // heads, -1)
     if bias is not None and bias.numel() == width:
@@ -71,12 +71,12 @@ def _with_heads(x, width, tensors):
 
 def _projected(tensors):
     """The tensors with edge features multiplied by their matrix."""
-    heads, dim, fields = tensors.edge_weight.shape
-    part = tensors.edge_attr @ tensors.edge_weight.reshape(-1, fields).t()
+    heads, dim, fields = tensors.edge_projection.shape
+    part = tensors.edge_attr @ tensors.edge_projection.reshape(-1, fields).t()
     if tensors.edge_bias is not None:
         part = part + tensors.edge_bias.reshape(-1)
     return tensors._replace(edge_attr=part.view(-1, heads, dim),
-                            edge_weight=None, edge_bias=None)
+                            edge_projection=None, edge_bias=None)
 
 
 def _check_names(reduce):
@@ -98,16 +98,16 @@ def _check_types(tensors):
     if tensors.value.dim() not in (2, 3):
         raise ValueError("x must be [sources, features] or [sources, heads, "
                          "features], got " + describe(tensors.value))
-    if tensors.edge_weight is not None and (
+    if tensors.edge_projection is not None and (
             tensors.edge_attr is None or tensors.edge_attr.dim() != 2):
-        raise ValueError("edge_weight needs edge_attr [edges, F]")
+        raise ValueError("edge_projection needs edge_attr [edges, F]")
 
 
 def _with_value(tensors, value_weight, value_bias):
-    """The tensors with edge_weight and edge_bias of gate and value stacked."""
-    weight, bias = tensors.edge_weight, tensors.edge_bias
+    """The tensors with edge_projection and edge_bias of gate and value stacked."""
+    weight, bias = tensors.edge_projection, tensors.edge_bias
     if weight is None or weight.shape != value_weight.shape:
-        raise ValueError("value_weight needs edge_weight of the same shape, "
+        raise ValueError("value_weight needs edge_projection of the same shape, "
                          "got " + describe(value_weight) + " and "
                          + ("None" if weight is None else describe(weight)))
     weight, value_weight = _same_types(weight, value_weight)
@@ -117,7 +117,7 @@ def _with_value(tensors, value_weight, value_bias):
         value_bias = torch.zeros_like(bias)
     if bias is not None:
         bias = torch.stack(_same_types(bias, value_bias))
-    return tensors._replace(edge_weight=torch.stack((weight, value_weight)),
+    return tensors._replace(edge_projection=torch.stack((weight, value_weight)),
                             edge_bias=bias)
 
 
@@ -138,10 +138,10 @@ def _call(graph, tensors, reduce, num_dst, value_weight=None, value_bias=None):
     tensors = _with_heads(x, width, tensors)
     if value_weight is not None:
         more = _with_heads(x, width, Tensors(
-            x, edge_weight=value_weight, edge_bias=value_bias))
-        tensors = _with_value(tensors, more.edge_weight, more.edge_bias)
+            x, edge_projection=value_weight, edge_bias=value_bias))
+        tensors = _with_value(tensors, more.edge_projection, more.edge_bias)
     tensors = _same_type(tensors)
-    if tensors.edge_weight is not None and tensors.edge_weight.dim() == 3 and \
+    if tensors.edge_projection is not None and tensors.edge_projection.dim() == 3 and \
             _ways.product_of_edge_features(
                 x.device, tensors.edge_attr.size(1), width) == "before":
         tensors = _projected(tensors)
@@ -158,7 +158,7 @@ def _call(graph, tensors, reduce, num_dst, value_weight=None, value_bias=None):
         names = [reduce] if isinstance(reduce, str) else reduce
         # kernels read features that need no matrix in the list's order
         listed = graph.handle.listed and tensors.edge_attr is not None and \
-            tensors.edge_weight is None and all(
+            tensors.edge_projection is None and all(
                 name in ("sum", "mean") for name in names)
         if tensors.edge_attr is not None and not listed:
             tensors = tensors._replace(
@@ -199,7 +199,7 @@ Reduced = Union[Tensor, tuple[Tensor, ...], list[Tensor]]
 
 
 def relu_messages(graph, x: Tensor, edge_attr: Tensor,
-                  edge_weight: Optional[Tensor] = None,
+                  edge_projection: Optional[Tensor] = None,
                   edge_bias: Optional[Tensor] = None,
                   reduce: Reductions = "sum", *,
                   num_dst: Optional[int] = None) -> Reduced:
@@ -208,7 +208,7 @@ def relu_messages(graph, x: Tensor, edge_attr: Tensor,
 
     x [M, F] or [M, H, D].
     edge_attr: e, of as many features as x, in the caller's edge order.
-    edge_weight [H * D, F'], edge_bias [H * D]: with them edge_attr is [E, F']
+    edge_projection [H * D, F'], edge_bias [H * D]: with them edge_attr is [E, F']
         and e = W edge_attr + b, which is never made of all edges at once.
     reduce: "sum", "mean", "min", "max", "std", "var", or "pna": mean, min, max
         and std in one pass, as a tuple.  A list of names gives a list of
@@ -222,13 +222,13 @@ def relu_messages(graph, x: Tensor, edge_attr: Tensor,
     if edge_attr is None:
         raise ValueError("edge_attr is None; relu_messages needs features of "
                          "the edges")
-    return _call(graph, Tensors(x, edge_attr, edge_weight, edge_bias), reduce,
+    return _call(graph, Tensors(x, edge_attr, edge_projection, edge_bias), reduce,
                  num_dst)
 
 
 def gated_messages(graph, x: Tensor, gate_dst: Tensor, gate_src: Tensor,
                    edge_attr: Optional[Tensor] = None,
-                   edge_weight: Optional[Tensor] = None,
+                   edge_projection: Optional[Tensor] = None,
                    edge_bias: Optional[Tensor] = None,
                    reduce: Reductions = "sum", *,
                    value_weight: Optional[Tensor] = None,
@@ -242,6 +242,6 @@ def gated_messages(graph, x: Tensor, gate_dst: Tensor, gate_src: Tensor,
     value_weight [H * D, F'], value_bias [H * D]: the value has features of the
         edge, too, x_j + W' edge_attr + b', as ResGatedGraphConv has it.
     """
-    return _call(graph, Tensors(x, edge_attr, edge_weight, edge_bias, gate_dst,
+    return _call(graph, Tensors(x, edge_attr, edge_projection, edge_bias, gate_dst,
                                 gate_src), reduce, num_dst, value_weight,
                  value_bias)

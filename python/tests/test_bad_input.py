@@ -61,10 +61,10 @@ CASES = {
         ValueError, r"bias must be \[edges=3, heads=2\]"),
     "dropout": (lambda: gt(dropout=1.5), ValueError, "dropout .*1.5"),
     "edge_attr without weight": (
-        lambda: gt(edge_attr=torch.randn(3, 2)), ValueError, "edge_weight"),
+        lambda: gt(edge_attr=torch.randn(3, 2)), ValueError, "edge_projection"),
     "edge_attr of other edges": (
         lambda: gt(edge_attr=torch.randn(2, 2),
-                   edge_weight=torch.randn(H * D, 2)),
+                   edge_projection=torch.randn(H * D, 2)),
         ValueError, r"edge_attr must be \[edges=3"),
     "edge_index of floats": (
         lambda: gt(edges=EDGES.float()), TypeError,

@@ -119,13 +119,13 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
                          for _ in range(3))
     bias = torch.randn(edges.size(1), 2, requires_grad=True)
     edge_attr = torch.randn(edges.size(1), 3, requires_grad=True)
-    edge_weight = torch.randn(8, 3, requires_grad=True)
+    edge_projection = torch.randn(8, 3, requires_grad=True)
     for weights, more in ((False, ()), (True, ()),
-                          (False, (edge_attr, edge_weight))):
+                          (False, (edge_attr, edge_projection))):
         torch.library.opcheck(torch.ops.dfgnn.call.default, (
             ops.run.name, *ops.about(ops.OPERATORS["gt"], (
                 "query", "key", "value",
-                *("edge_attr", "edge_weight")[:len(more)], "bias"),
+                *("edge_attr", "edge_projection")[:len(more)], "bias"),
                 Settings(0.5, 0.2, 0.0, weights, False, False)),
             [query, key, value, *more, bias], None, graph.id, 20, 20,
             edges.size(1)))

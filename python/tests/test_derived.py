@@ -28,7 +28,7 @@ def attention(op, **options):
 def edges_of(kind):
     if kind == "projected":
         return {"edge_attr": some(E, H, D)}
-    return {"edge_attr": some(E, F), "edge_weight": some(H * D, F),
+    return {"edge_attr": some(E, F), "edge_projection": some(H * D, F),
             "edge_bias": some(H * D)}
 
 
@@ -74,7 +74,7 @@ def cases():
             dfgnn.gated_messages(graph, **given, reduce=r), dict(
                 x=some(M, H * D), gate_dst=some(N, H * D),
                 gate_src=some(M, H * D), edge_attr=some(E, H * D))
-    fields = dict(edge_attr=some(E, F), edge_weight=some(D, F),
+    fields = dict(edge_attr=some(E, F), edge_projection=some(D, F),
                   edge_bias=some(D))
     for reduce in ("sum", "max", "pna"):
         yield f"relu fields {reduce}", lambda graph, given, r=reduce: \

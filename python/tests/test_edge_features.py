@@ -21,7 +21,7 @@ def inputs(features=4, dtype=torch.float64, grad=True, device="cpu"):
                            requires_grad=grad)
     return edges, make, dict(
         query=make(N, H, D), key=make(M, H, D), value=make(M, H, D),
-        edge_attr=make(E, features), edge_weight=make(H * D, features),
+        edge_attr=make(E, features), edge_projection=make(H * D, features),
         edge_bias=make(H * D))
 
 
@@ -42,7 +42,7 @@ def softmax(scores, dst):
 def by_edges(edges, t, use="both", qk_norm=None, norms=(None, None)):
     """gt_attention with every edge's keys and values."""
     src, dst = edges
-    e = F.linear(t["edge_attr"], t["edge_weight"], t["edge_bias"])
+    e = F.linear(t["edge_attr"], t["edge_projection"], t["edge_bias"])
     e = e.view(E, H, D)
     query = normalized(t["query"], qk_norm, norms[0], 1e-5)
     key = normalized(t["key"], qk_norm, norms[1], 1e-5)[src]
@@ -94,7 +94,7 @@ def test_gt_has_the_gradients_of_the_formula(place, use, qk_norm, weights):
 
 def test_gt_takes_projected_features():
     edges, _, t = inputs()
-    e = F.linear(t["edge_attr"], t["edge_weight"], t["edge_bias"])
+    e = F.linear(t["edge_attr"], t["edge_projection"], t["edge_bias"])
     nodes = {k: t[k] for k in ("query", "key", "value")}
     out = dfgnn.gt_attention(edges, **nodes, edge_attr=e.view(E, H, D))
     expected, _ = by_edges(edges, t)
@@ -125,7 +125,7 @@ def test_weights_have_gradients_of_their_own(place, dtype):
 
 def gatv2_by_edges(edges, t, att):
     src, dst = edges
-    e = F.linear(t["edge_attr"], t["edge_weight"], t["edge_bias"])
+    e = F.linear(t["edge_attr"], t["edge_projection"], t["edge_bias"])
     x = t["query"][dst] + t["key"][src] + e.view(E, H, D)
     alpha = softmax((F.leaky_relu(x, 0.2) * att).sum(-1), dst)
     messages = alpha.unsqueeze(-1) * t["key"][src]
@@ -137,7 +137,7 @@ def test_gatv2_has_the_gradients_of_the_formula(projected):
     edges, make, t = inputs()
     att = make(H, D)
     del t["value"]
-    given = {k: t[k] for k in ("edge_attr", "edge_weight", "edge_bias")}
+    given = {k: t[k] for k in ("edge_attr", "edge_projection", "edge_bias")}
     if projected:
         given = dict(edge_attr=F.linear(*given.values()).view(E, H, D))
     out = dfgnn.gatv2_attention(edges, t["query"], t["key"], att, **given)
@@ -186,7 +186,7 @@ def test_torch_compile_keeps_it_whole(op):
                 :, :H])
         return dfgnn.gatv2_attention(
             graph, t["query"], t["key"], att, edge_attr=attr,
-            edge_weight=t["edge_weight"])
+            edge_projection=t["edge_projection"])
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
     x = t["edge_attr"]
     found, expected = compiled(x), call(x)
@@ -223,11 +223,11 @@ def test_the_kernels_do_it_themselves(place, monkeypatch):
     att = make(H, D)
     out, alpha = dfgnn.gatv2_attention(edges, t["query"], t["key"], att,
                                        edge_attr=t["edge_attr"],
-                                       edge_weight=t["edge_weight"],
+                                       edge_projection=t["edge_projection"],
                                        return_weights=True)
     out.sum().backward()
     assert alpha.shape == (E, H)
-    assert t["edge_weight"].grad is not None and att.grad is not None
+    assert t["edge_projection"].grad is not None and att.grad is not None
     assert all(x.grad is not None for x in norms.values())
 
 
@@ -291,7 +291,7 @@ def test_many_features_run_in_kernels(place, monkeypatch):
     same_gradients(out, expected, t, 1e-10)
     out = dfgnn.gatv2_attention(
         edges, t["query"], t["key"], att,
-        **{k: t[k] for k in ("edge_attr", "edge_weight", "edge_bias")})
+        **{k: t[k] for k in ("edge_attr", "edge_projection", "edge_bias")})
     close(out, of_gatv2, 1e-11)
 
 
@@ -308,10 +308,10 @@ def test_a_hub_is_right(place):
                            requires_grad=True)
     t = dict(query=make(many, heads, dim), key=make(many, heads, dim),
              value=make(many, heads, dim), edge_attr=make(2 * many, 3),
-             edge_weight=make(heads * dim, 3))
+             edge_projection=make(heads * dim, 3))
     out = dfgnn.gt_attention(edges, **t)
     src, dst = edges
-    e = F.linear(t["edge_attr"], t["edge_weight"]).view(-1, heads, dim)
+    e = F.linear(t["edge_attr"], t["edge_projection"]).view(-1, heads, dim)
     scores = (t["query"][dst] * (t["key"][src] + e)).sum(-1) / dim ** 0.5
     exps = (scores - scores.max().detach()).exp()
     alpha = exps / exps.new_zeros(many, heads).index_add(0, dst, exps)[dst]
@@ -330,17 +330,17 @@ def test_bad_arguments_are_named():
         dfgnn.gt_attention(edges, **t, qk_norm="batch")
     with pytest.raises(ValueError, match="query_norm and key_norm need"):
         dfgnn.gt_attention(edges, **t, query_norm=make(D))
-    with pytest.raises(ValueError, match="edge_attr needs edge_weight"):
+    with pytest.raises(ValueError, match="edge_attr needs edge_projection"):
         dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"])
     with pytest.raises(ValueError, match="edge_attr must be .*edges=40"):
         dfgnn.gt_attention(edges, **nodes, edge_attr=make(E + 1, 4),
-                           edge_weight=t["edge_weight"])
-    with pytest.raises(ValueError, match="edge_weight must be"):
+                           edge_projection=t["edge_projection"])
+    with pytest.raises(ValueError, match="edge_projection must be"):
         dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"],
-                           edge_weight=make(H * D, 5))
+                           edge_projection=make(H * D, 5))
     with pytest.raises(TypeError, match="one dtype"):
         dfgnn.gt_attention(edges, **nodes, edge_attr=t["edge_attr"].float(),
-                           edge_weight=t["edge_weight"])
+                           edge_projection=t["edge_projection"])
 
 
 @pytest.mark.parametrize("name,reduce", [

@@ -159,9 +159,9 @@ def test_edge_features_merge():
     attr = torch.randn(edges.size(1), 5)
     weight = torch.randn(H * D, 5)
     whole = dfgnn.gt_attention(dfgnn.as_graph(edges, (M, N)), q, k, v,
-                               edge_attr=attr, edge_weight=weight)
+                               edge_attr=attr, edge_projection=weight)
     parts = [dfgnn.gt_attention(dfgnn.as_graph(p, (M, N)), q, k, v,
-                                edge_attr=a, edge_weight=weight,
+                                edge_attr=a, edge_projection=weight,
                                 return_lse=True)
              for p, a in zip(pieces, attr.split([p.size(1) for p in pieces]))]
     close(dfgnn.merge_attention(parts)[0], whole, 1e-5)

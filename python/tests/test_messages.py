@@ -180,7 +180,7 @@ def tensors(heads, fields, gated, parts=()):
         given.update(edge_attr=new(EDGES, heads, DIM))
     elif fields is not None:
         given.update(edge_attr=new(EDGES, fields),
-                     edge_weight=new(*parts, heads, DIM, fields),
+                     edge_projection=new(*parts, heads, DIM, fields),
                      edge_bias=new(*parts, heads, DIM))
     return Tensors(**given)
 

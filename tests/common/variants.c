@@ -554,7 +554,7 @@ static void nan_without_edges(session *s, dfgnn_op op) {
 static void nan_weight(session *s, dfgnn_op op) {
   (void)op;
   if (s->problem.edge_dim > 0)
-    set(s, "edge_weight", 2, 1, NAN);
+    set(s, "edge_projection", 2, 1, NAN);
 }
 
 typedef struct special {

@@ -271,7 +271,7 @@ TEST_LOOP(gradients_with_edge_features_are_those_of_finite_differences, 0,
 
 /* Row d of W times the features of edge e, plus b. */
 static double projected(const fixture *f, int e, int head, int d) {
-  const double *attr = f->args.edge_attr, *w = f->args.edge_weight;
+  const double *attr = f->args.edge_attr, *w = f->args.edge_projection;
   int64_t features = f->forward.edge_dim;
   int at = head * DIM + d;
   if (features < 0)

@@ -102,7 +102,7 @@ TEST(each_pass_tells_its_tensors) {
     }
   ck_assert_int_eq(passes, 26);
   ck_ok(dfgnn_operator_tensor(&info, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 4));
-  ck_assert_str_eq(info.name, "edge_weight");
+  ck_assert_str_eq(info.name, "edge_projection");
   ck_assert_str_eq(info.shape, "HDF");
   ck_assert_int_eq(info.flag, DFGNN_FLAG_PROJECTION);
   ck_assert_int_eq(info.role, DFGNN_ROLE_INPUT);

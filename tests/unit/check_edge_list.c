@@ -97,7 +97,7 @@ static int compare_all(dfgnn_graph *graph, dfgnn_problem problem) {
   dfgnn_args args =
       ARGS(.query = given[0], .key = given[1], .value = given[2],
            .att = given[3],
-           .edge_weight = problem.edge_dim > 0 ? given[4] : NULL,
+           .edge_projection = problem.edge_dim > 0 ? given[4] : NULL,
            .gate_dst = problem.message == DFGNN_MESSAGE_GATE ? given[5] : NULL,
            .gate_src = problem.message == DFGNN_MESSAGE_GATE ? given[6] : NULL,
            .lse = given[7], .out = given[8]);

@@ -60,7 +60,7 @@ static dfgnn_status attempt(results *r, dfgnn_op op, dfgnn_message message,
   dfgnn_problem problem =
       PROBLEM(.op = op, .dim = DIM, .message = message, .edge_dim = edge_dim);
   dfgnn_args args =
-      ARGS(.value = x, .edge_attr = attr, .edge_weight = weight,
+      ARGS(.value = x, .edge_attr = attr, .edge_projection = weight,
            .edge_bias = bias, .gate_dst = a, .gate_src = b, .out = r->out,
            .out_min = r->least, .out_max = r->most, .out_std = r->std,
            .arg_min = r->arg_min, .arg_max = r->arg_max);

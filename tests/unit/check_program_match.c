@@ -42,7 +42,7 @@ static const expected operators[] = {
              "x = reshape(linear(e, W, b), [2,8])\n"
              "w = softmax_in(sum(reshape(q, [2,8]) * reshape(k, [2,8])) * .3)\n"
              "return out = reshape(sum_in(w * (v + x)), [16]), w = w",
-     IS(GT, "query,key,value,edge_attr,edge_weight,edge_bias",
+     IS(GT, "query,key,value,edge_attr,edge_projection,edge_bias",
         .outputs = "out,weights", .scale = 0.3, .edge_dim = 3,
         .edge_use = DFGNN_EDGE_VALUES)},
     {.text = "dst x[2,5]; src y[2,5]; param a[2,5]\n"
@@ -51,7 +51,7 @@ static const expected operators[] = {
     {.text = "dst x[5]; src y[5]; edge e[4]; param a[5], W[5,4]\n"
              "h = leaky_relu(y + (linear(e, W) + x), .1)\n"
              "out = sum_in(softmax_in(dot(h, a)) * y)",
-     IS(GATV2, "query,value,edge_attr,att,edge_weight", .slope = 0.1,
+     IS(GATV2, "query,value,edge_attr,att,edge_projection", .slope = 0.1,
         .edge_dim = 4)},
     {.text = "dst a[3,1]; src b[3,1], h[3,4]; edge c[3,1]\n"
              "out = sum_in(softmax_in(leaky_relu(a + b + c, 0.3)) * h)",
@@ -81,7 +81,7 @@ static const expected operators[] = {
         .message = DFGNN_MESSAGE_RELU)},
     {.text = "src h[5]; edge e[2]; param W[5,2], b[5]\n"
              "out = mean_in(relu(linear(e, W, b) + h))",
-     IS(SPMM_MEAN, "value,edge_attr,edge_weight,edge_bias", .edge_dim = 2,
+     IS(SPMM_MEAN, "value,edge_attr,edge_projection,edge_bias", .edge_dim = 2,
         .message = DFGNN_MESSAGE_RELU)},
     {.text = "dst a[5]; src b[5], x[5]; out = sum_in(x * sigmoid(b + a))",
      IS(SPMM_SUM, "gate_dst,gate_src,value", .message = DFGNN_MESSAGE_GATE)},

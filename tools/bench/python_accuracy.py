@@ -56,7 +56,7 @@ def gt(edges, t, factor):
     src, dst = edges
     key, value = t["key"][src], t["value"][src]
     if "edge_attr" in t:  # in the keys alone, so that equal values stay equal
-        key = key + (t["edge_attr"] @ t["edge_weight"].t()).view(key.shape)
+        key = key + (t["edge_attr"] @ t["edge_projection"].t()).view(key.shape)
     scores = (t["query"][dst] * key).sum(-1) * factor * value.size(-1) ** -.5
     return attended(scores, value, edges, t["query"].size(0))
 
@@ -65,13 +65,13 @@ def gatv2(edges, t, factor):
     src, dst = edges
     inner = t["x_dst"][dst] + t["x_src"][src]
     if "edge_attr" in t:
-        inner = inner + (t["edge_attr"] @ t["edge_weight"].t()).view(inner.shape)
+        inner = inner + (t["edge_attr"] @ t["edge_projection"].t()).view(inner.shape)
     scores = (torch.nn.functional.leaky_relu(inner, .2) * (t["att"] * factor)).sum(-1)
     return attended(scores, t["x_src"][src], edges, t["x_dst"].size(0))
 
 
 def by_kernels(op, graph, t, factor):
-    more = {name: t[name] for name in ("edge_attr", "edge_weight") if name in t}
+    more = {name: t[name] for name in ("edge_attr", "edge_projection") if name in t}
     if op == "gt":
         return dfgnn.gt_attention(
             graph, t["query"], t["key"], t["value"], scale=factor * t["value"].size(-1) ** -.5,
@@ -105,7 +105,7 @@ def tensors_of(op, heads, dim, edges, features, dtype, device, equal):
         t[names[-1]] = t[names[-1]][:1].expand(NODES, -1, -1).contiguous()
     if features:
         t["edge_attr"] = new(edges.size(1), features)
-        t["edge_weight"] = new(heads * dim, features) * .1
+        t["edge_projection"] = new(heads * dim, features) * .1
     return {name: one.requires_grad_() for name, one in t.items()}
 
 

@@ -146,7 +146,7 @@ static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->grad_bias = args->grad_bias;
   s->grad_att = args->grad_att;
   s->grad_beta = args->grad_beta;
-  s->grad_edge_weight = base->term ? args->grad_edge_weight : NULL;
+  s->grad_edge_projection = base->term ? args->grad_edge_projection : NULL;
   s->grad_edge_bias = base->term ? args->grad_edge_bias : NULL;
   s->grad_scalar = DFGNN_HAS_SCALARS(p->op) ? args->grad_score_dst : NULL;
   s->grad_score_edge = base->score_edge ? args->grad_score_edge : NULL;
@@ -287,7 +287,7 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b, const dfgnn_launch *given,
       plan->spill > 1 ? memory + l.weights : NULL;
   b->rows.gradients = b->columns.gradients = memory + l.gradients;
   b->rows.parts = b->rows.grad_att || b->rows.grad_beta ||
-                          b->rows.grad_edge_weight || b->rows.grad_edge_bias
+                          b->rows.grad_edge_projection || b->rows.grad_edge_bias
                       ? l.parts
                       : 0;
   b->rows.parameters = memory + l.parameters;

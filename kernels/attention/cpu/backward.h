@@ -36,7 +36,7 @@ typedef struct dfgnn_cpu_side {
   int64_t parts;
   char *parameters;
   size_t parameter_bytes;
-  void *grad_att, *grad_beta, *grad_edge_weight, *grad_edge_bias;
+  void *grad_att, *grad_beta, *grad_edge_projection, *grad_edge_bias;
   int all_heads; /* the walk takes all heads of a row at once */
 } dfgnn_cpu_side;
 

@@ -276,7 +276,7 @@ static parameters places_in(const dfgnn_cpu_side *s, char *at) {
   char *weight = dfgnn__cpu_scalar(job, att, s->grad_att ? row : 0);
   return (parameters){
       (double *)at, s->grad_att ? att : NULL,
-      s->grad_edge_weight ? weight : NULL,
+      s->grad_edge_projection ? weight : NULL,
       s->grad_edge_bias ? dfgnn__cpu_scalar(job, weight, row * fields) : NULL};
 }
 
@@ -322,7 +322,7 @@ static void add_parts(const dfgnn_cpu_side *s) {
                               count);
     }
   write_parameter(job, s->grad_att, p.att, 1);
-  write_parameter(job, s->grad_edge_weight, p.weight, fields_of(s));
+  write_parameter(job, s->grad_edge_projection, p.weight, fields_of(s));
   write_parameter(job, s->grad_edge_bias, p.bias, 1);
   if (s->grad_beta)
     set_scalar(job, s->grad_beta, 0, *p.beta);

@@ -71,8 +71,8 @@ static dfgnn_launch begin(dfgnn_cpu_edges *edges, dfgnn_problem *padded,
       .values = gt && p->edge_use != DFGNN_EDGE_KEYS,
   };
   if (projects) {
-    edges->weight =
-        dfgnn__cpu_pad_heads(p, padded, args->edge_weight, p->edge_dim, memory);
+    edges->weight = dfgnn__cpu_pad_heads(p, padded, args->edge_projection,
+                                         p->edge_dim, memory);
     transpose(transposed, memory, (int64_t)row_of(padded), p->edge_dim,
               dfgnn__cpu_scalar_size(p));
     edges->transposed = transposed;

@@ -305,7 +305,7 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
   if ((p.grad_key.data || p.grad_value.data || p.grad_score_src) &&
       (status = walk_columns(&p, launch)))
     return status;
-  return a->grad_att || a->grad_edge_weight || a->grad_edge_bias
+  return a->grad_att || a->grad_edge_projection || a->grad_edge_bias
              ? dfgnn__edges_weight(&p, &sums, launch)
              : DFGNN_OK;
 }

@@ -376,7 +376,7 @@ dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch) {
                       .grad_key = t.grad_key,
                       .grad_value = t.grad_value,
                       .attr = a->edge_attr,
-                      .weight = a->edge_weight,
+                      .weight = a->edge_projection,
                       .constant = a->edge_bias,
                       .bias = problem->bias ? a->bias : NULL,
                       .weights = problem->weights ? a->weights : NULL,

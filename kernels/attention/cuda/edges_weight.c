@@ -171,7 +171,7 @@ dfgnn_status dfgnn__edges_weight(const edges_params *p, const edges_plan *sums,
   const int ones = products ? a->grad_edge_bias != NULL
                             : width > 0 && (p->constant || a->grad_edge_bias);
   edges_total_params t = {.totals = p->totals,
-                          .weight = a->grad_edge_weight,
+                          .weight = a->grad_edge_projection,
                           .constant = a->grad_edge_bias,
                           .att = products ? NULL : a->grad_att,
                           .features = problem->heads * problem->dim,

@@ -90,7 +90,8 @@ static void convert(dfgnn_cpu_sums_call *c) {
     place_of_parameter place = find_parameter(c, k);
     int64_t i = place.given, at = place.padded;
     for (int64_t f = 0; f < fields; f++) {
-      double x = dfgnn__number_at(p->dtype, args->edge_weight, i * fields + f);
+      double x =
+          dfgnn__number_at(p->dtype, args->edge_projection, i * fields + f);
       dfgnn__cpu_set_scalar(matrix, f * to->row + at, x, wide);
       if (backward(p))
         dfgnn__cpu_set_scalar(by_feature, at * to->padded_fields + f, x, wide);
@@ -144,7 +145,7 @@ static void walk_blocks(void *data, int64_t begin, int64_t end) {
   const dfgnn_cpu_sums_call *c = b->call;
   const dfgnn_args *args = c->launch->args;
   const dfgnn_cpu_projection *p = &b->job.projection;
-  int sums = args->grad_edge_weight || args->grad_edge_bias;
+  int sums = args->grad_edge_projection || args->grad_edge_bias;
   char *scratch = p->scratch + (size_t)dfgnn__cpu_thread() * p->scratch_bytes;
   for (int64_t block = begin; block < end; block++) {
     void *to = sums ? sums_of(c, block) : NULL;
@@ -168,9 +169,9 @@ static void add_blocks(void *data, int64_t begin, int64_t end) {
       double sum = 0;
       for (int64_t k = 0; k < b->count; k++)
         sum += dfgnn__cpu_scalar_at(sums_of(b->call, k), at, wide);
-      if (f < p->fields && args->grad_edge_weight)
-        dfgnn__cpu_set_scalar(args->grad_edge_weight, i * p->fields + f, sum,
-                              wide);
+      if (f < p->fields && args->grad_edge_projection)
+        dfgnn__cpu_set_scalar(args->grad_edge_projection, i * p->fields + f,
+                              sum, wide);
       else if (f == p->fields && args->grad_edge_bias)
         dfgnn__cpu_set_scalar(args->grad_edge_bias, i, sum, wide);
     }
@@ -181,7 +182,7 @@ void dfgnn__cpu_project_grade(const dfgnn_cpu_sums_call *c,
   const dfgnn_args *args = c->launch->args;
   int threads = dfgnn__cpu_threads(&c->launch->setting);
   edge_blocks b = {c, *by_row, count_blocks(c->job.edges)};
-  int sums = args->grad_edge_weight || args->grad_edge_bias;
+  int sums = args->grad_edge_projection || args->grad_edge_bias;
   if (!b.job.projection.fields || (!sums && !args->grad_edge_attr))
     return;
   dfgnn__cpu_for(threads, b.count, 1, walk_blocks, &b);

@@ -35,16 +35,16 @@ int dfgnn__sums_blocks(const dfgnn_setting *setting) {
 
 dfgnn_status dfgnn__sums_convert(const sums_call *call) {
   const dfgnn_problem *problem = call->launch->setting.problem;
-  const message_matrix_params p = {.fields = (int)problem->edge_dim,
-                                   .parts = parts_of(problem),
-                                   .width = dfgnn__gather_width(problem),
-                                   .heads = (int)problem->heads,
-                                   .dim = (int)problem->dim,
-                                   .heads_inner =
-                                       problem->layout == DFGNN_LAYOUT_NDH,
-                                   .matrix = call->launch->args->edge_weight,
-                                   .offset = call->launch->args->edge_bias,
-                                   .to = (void *)call->matrix};
+  const message_matrix_params p = {
+      .fields = (int)problem->edge_dim,
+      .parts = parts_of(problem),
+      .width = dfgnn__gather_width(problem),
+      .heads = (int)problem->heads,
+      .dim = (int)problem->dim,
+      .heads_inner = problem->layout == DFGNN_LAYOUT_NDH,
+      .matrix = call->launch->args->edge_projection,
+      .offset = call->launch->args->edge_bias,
+      .to = (void *)call->matrix};
   const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::message_matrix",
                                               DFGNN_TYPE(problem->dtype));
   const dfgnn_grid grid = {
@@ -129,7 +129,7 @@ static dfgnn_status add_parameters(const sums_call *call,
       .dim = e->dim,
       .heads_inner = e->heads_inner,
       .sums = e->sums,
-      .grad_matrix = args->grad_edge_weight,
+      .grad_matrix = args->grad_edge_projection,
       .grad_offset = args->grad_edge_bias};
   const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::message_parameter_sums",
@@ -154,7 +154,7 @@ dfgnn_status dfgnn__sums_grade_projection(const sums_call *call) {
   if (!status && args->grad_edge_attr && tiles > 0)
     status = run_tiles(call, "dfgnn::message_fields", &p, (unsigned)tiles, 1,
                        EDGES_FEATURES + 1);
-  if (status || (!args->grad_edge_weight && !args->grad_edge_bias))
+  if (status || (!args->grad_edge_projection && !args->grad_edge_bias))
     return status;
   p.chunks = (int)dfgnn__ceil_div(tiles, call->layout.blocks);
   DFGNN_TRY(run_tiles(

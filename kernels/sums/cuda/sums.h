@@ -179,7 +179,7 @@ dfgnn_status dfgnn__sums_grade_weights(const dfgnn_launch *launch);
 
 /* Converts the matrix of a projection into call->matrix. */
 dfgnn_status dfgnn__sums_convert(const sums_call *call);
-/* Writes args->grad_edge_attr, grad_edge_weight and grad_edge_bias of a
+/* Writes args->grad_edge_attr, grad_edge_projection and grad_edge_bias of a
  * projection. */
 dfgnn_status dfgnn__sums_grade_projection(const sums_call *call);
 

@@ -150,7 +150,7 @@ def gat(layer, graph, x, edge_attr, weights, row, num_dst):
 # ---- GATv2 ------------------------------------------------------------------
 
 def _edge_inputs(layer, edge_attr, like):
-    """The edge_attr, edge_weight and edge_bias of an attention in the type of
+    """The edge_attr, edge_projection and edge_bias of an attention in the type of
     its values."""
     if edge_attr is None:
         return {}
@@ -161,7 +161,7 @@ def _edge_inputs(layer, edge_attr, like):
     rows, weight, bias = of_edges(layer, edge_attr)
     if weight is None:
         return dict(edge_attr=rows.to(kind))
-    return dict(edge_attr=rows, edge_weight=weight.to(kind),
+    return dict(edge_attr=rows, edge_projection=weight.to(kind),
                 edge_bias=None if bias is None else bias.to(kind))
 
 

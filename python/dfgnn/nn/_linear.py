@@ -108,7 +108,7 @@ def takes(layer, x):
 
 
 def of_edges(layer, edge_attr):
-    """(edge_attr, edge_weight, edge_bias) of a layer's attention: a lin_edge
+    """(edge_attr, edge_projection, edge_bias) of a layer's attention: a lin_edge
     that is more than a product makes edge_attr [E, H, D]."""
     linear = layer.lin_edge
     if edge_attr.dim() == 1:

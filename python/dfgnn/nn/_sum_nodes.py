@@ -206,7 +206,7 @@ def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
     links, features, projection = [], "edge_attr", {}
     if w_edge is not None and _ways.product_of_edge_features(
             x.device, edge_attr.size(1), width) == "in kernels":
-        projection = dict(edge_weight="w_edge",
+        projection = dict(edge_projection="w_edge",
                           edge_bias=named("b_edge", b_edge))
     elif w_edge is not None:
         features = "projected"

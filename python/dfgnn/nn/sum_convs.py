@@ -354,7 +354,7 @@ def gated_parts(linears, k, q, v):
     key, query, value = linears
     nodes = [F.linear(x, linear.weight[:, :x.size(1)], linear.bias)
              for x, linear in ((v, value), (k, key), (q, query))]
-    edges = dict(edge_weight=key.weight[:, k.size(1):]
+    edges = dict(edge_projection=key.weight[:, k.size(1):]
                  + query.weight[:, q.size(1):],
                  value_weight=value.weight[:, v.size(1):])
     return nodes, edges

@@ -50,7 +50,7 @@ def query_key_value_edges(block, x, edge_attr):
 def _attention(edge_index, query, key, value, *edges):
     if not known(edge_index):
         raise Other(f"its edge_index is a {type(edge_index).__name__}")
-    names = "edge_attr", "edge_weight", "edge_bias"
+    names = "edge_attr", "edge_projection", "edge_bias"
     return gt_attention(edge_index, query, key, value,
                         **dict(zip(names, edges)))
 
