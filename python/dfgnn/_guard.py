@@ -41,7 +41,7 @@ MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
 ROWS = 8  # an own path may hold so many of an edge at once, in both passes
-FRESH = 8  # calls in a row whose graphs are new after kernels won on a known one
+FRESH = 8  # new graphs in a row, after kernels won on one that was known
 NEW_GRAPHS = .95  # where they make graphs in each step, whose end no clock sees
 KERNELS, OWN = "kernels", "own path"
 

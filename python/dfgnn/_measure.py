@@ -32,8 +32,8 @@ _SETTLED = ("forced", "pinned", "exact", "paper")
 enabled = os.environ.get("DFGNN_MEASURE", "") != "0"
 _lock = threading.Lock()
 _measured = set()  # (device, problem) of this process
-# By device, problem and power of 2 of the edges: a batch may end before its kernels
-# are compiled, for a later one.
+# By device, problem and power of 2 of the edges: a batch may end before its
+# kernels are compiled, for a later one.
 _prepared = {}
 
 

@@ -160,7 +160,8 @@ def check_inputs(op, inputs, sizes, device):
     """Raises if an input is wrong; sizes holds N, M and E, or none of them
     where the graph is not built yet."""
     sizes = dict(sizes, **{"1": 1, "2": 2})
-    projected = op.attention or input_of(op, inputs, "edge_projection") is not None
+    projected = op.attention or \
+        input_of(op, inputs, "edge_projection") is not None
     both = message_of(op, inputs) == "gate-value"
     flat = is_flat(op, inputs)
     if flat:

@@ -193,10 +193,11 @@ def _edge_inputs(edge_attr, edge_projection, edge_bias, query):
     if edge_attr.dim() == 3:
         if edge_projection is not None or edge_bias is not None:
             raise ValueError("edge_attr [edges, heads, features] is projected "
-                             "already: it takes no edge_projection and edge_bias")
+                             "already: it takes no edge_projection, edge_bias")
         return edge_attr, None, None
     if edge_projection is None:
-        raise ValueError("edge_attr needs edge_projection [heads * features, F]")
+        raise ValueError(
+            "edge_attr needs edge_projection [heads * features, F]")
     if edge_attr.size(-1) == 0:  # nothing to project
         return None, None, None
     fits = query.dim() == 3 and edge_projection.shape == (
@@ -250,8 +251,8 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
     scale: 1 / sqrt(D) by default.
     bias [E, H]: added to the scores.
     dropout: probability that an edge's weight is dropped while training.
-    edge_attr [E, F], edge_projection [H * D, F], edge_bias [H * D] or None: their
-        product, and the bias, are added to the keys and the values, as
+    edge_attr [E, F], edge_projection [H * D, F], edge_bias [H * D] or None:
+        their product, and the bias, are added to the keys and the values, as
         TransformerConv does with edge_dim; no tensor [E, H, D] is made.
         edge_attr [E, H, D] is that product already.
     edge_use: "both", or "keys" or "values" alone.
@@ -338,9 +339,9 @@ def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
     """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
-    edge_attr [E, F], edge_projection [H * D, F], edge_bias [H * D] or None: their
-        product, and the bias, are added to x_i + y_j; no tensor [E, H, D] is
-        made.  edge_attr [E, H, D] is that product already.
+    edge_attr [E, F], edge_projection [H * D, F], edge_bias [H * D] or None:
+        their product, and the bias, are added to x_i + y_j; no tensor
+        [E, H, D] is made.  edge_attr [E, H, D] is that product already.
     self_loops: as in gat_attention().
     """
     inputs = (x_dst, x_src, att)

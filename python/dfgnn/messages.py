@@ -25,9 +25,9 @@ class Tensors(NamedTuple):
     """value [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_projection),
     edge_projection [H, D, F], edge_bias [H, D], gate_dst [N, H, D], gate_src
     [M, H, D].  All but value may be None; without gates a message is
-    relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an edge_projection
-    [2, H, D, F] (and an edge_bias [2, H, D]) the value has features of the
-    edge, too: sigmoid(a_i + b_j + e) (x_j + e')."""
+    relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an
+    edge_projection [2, H, D, F] (and an edge_bias [2, H, D]) the value has
+    features of the edge, too: sigmoid(a_i + b_j + e) (x_j + e')."""
     value: torch.Tensor
     edge_attr: Optional[torch.Tensor] = None
     edge_projection: Optional[torch.Tensor] = None
@@ -104,10 +104,10 @@ def _check_types(tensors):
 
 
 def _with_value(tensors, value_weight, value_bias):
-    """The tensors with edge_projection and edge_bias of gate and value stacked."""
+    """The tensors with those of edges of gate and value stacked."""
     weight, bias = tensors.edge_projection, tensors.edge_bias
     if weight is None or weight.shape != value_weight.shape:
-        raise ValueError("value_weight needs edge_projection of the same shape, "
+        raise ValueError("value_weight needs edge_projection of its shape, "
                          "got " + describe(value_weight) + " and "
                          + ("None" if weight is None else describe(weight)))
     weight, value_weight = _same_types(weight, value_weight)
@@ -141,7 +141,8 @@ def _call(graph, tensors, reduce, num_dst, value_weight=None, value_bias=None):
             x, edge_projection=value_weight, edge_bias=value_bias))
         tensors = _with_value(tensors, more.edge_projection, more.edge_bias)
     tensors = _same_type(tensors)
-    if tensors.edge_projection is not None and tensors.edge_projection.dim() == 3 and \
+    matrix = tensors.edge_projection
+    if matrix is not None and matrix.dim() == 3 and \
             _ways.product_of_edge_features(
                 x.device, tensors.edge_attr.size(1), width) == "before":
         tensors = _projected(tensors)
@@ -208,8 +209,8 @@ def relu_messages(graph, x: Tensor, edge_attr: Tensor,
 
     x [M, F] or [M, H, D].
     edge_attr: e, of as many features as x, in the caller's edge order.
-    edge_projection [H * D, F'], edge_bias [H * D]: with them edge_attr is [E, F']
-        and e = W edge_attr + b, which is never made of all edges at once.
+    edge_projection [H * D, F'], edge_bias [H * D]: with them edge_attr is
+        [E, F'] and e = W edge_attr + b, which is never made of all edges at once.
     reduce: "sum", "mean", "min", "max", "std", "var", or "pna": mean, min, max
         and std in one pass, as a tuple.  A list of names gives a list of
         results.  A destination without edges gives 0.  "var" runs by torch
@@ -222,8 +223,8 @@ def relu_messages(graph, x: Tensor, edge_attr: Tensor,
     if edge_attr is None:
         raise ValueError("edge_attr is None; relu_messages needs features of "
                          "the edges")
-    return _call(graph, Tensors(x, edge_attr, edge_projection, edge_bias), reduce,
-                 num_dst)
+    return _call(graph, Tensors(x, edge_attr, edge_projection, edge_bias),
+                 reduce, num_dst)
 
 
 def gated_messages(graph, x: Tensor, gate_dst: Tensor, gate_src: Tensor,
@@ -242,6 +243,6 @@ def gated_messages(graph, x: Tensor, gate_dst: Tensor, gate_src: Tensor,
     value_weight [H * D, F'], value_bias [H * D]: the value has features of the
         edge, too, x_j + W' edge_attr + b', as ResGatedGraphConv has it.
     """
-    return _call(graph, Tensors(x, edge_attr, edge_projection, edge_bias, gate_dst,
-                                gate_src), reduce, num_dst, value_weight,
-                 value_bias)
+    return _call(graph, Tensors(
+        x, edge_attr, edge_projection, edge_bias, gate_dst, gate_src), reduce,
+        num_dst, value_weight, value_bias)

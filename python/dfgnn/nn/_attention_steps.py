@@ -150,8 +150,8 @@ def gat(layer, graph, x, edge_attr, weights, row, num_dst):
 # ---- GATv2 ------------------------------------------------------------------
 
 def _edge_inputs(layer, edge_attr, like):
-    """The edge_attr, edge_projection and edge_bias of an attention in the type of
-    its values."""
+    """The edge_attr, edge_projection and edge_bias of an attention in the type
+    of its values."""
     if edge_attr is None:
         return {}
     kind = like.dtype
