@@ -391,3 +391,32 @@ def test_edges_widened_in_inference_mode_serve_training():
     out = layer(x.requires_grad_(), edges)
     out.sum().backward()
     close(out, expected, 1e-6)
+
+
+class Counted(torch.nn.Module):
+    """A parametrization whose numbers depend on how often it was read."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = 0
+
+    def forward(self, weight):
+        self.reads += 1
+        return weight * self.reads
+
+
+@pytest.mark.parametrize("make, name", [
+    (lambda: G.RGCNConv(8, 8, 2), "weight"),
+    (lambda: G.FastRGCNConv(8, 8, 2), "root"),
+    (lambda: G.GATv2Conv(8, 8), "att"), (G.AGNNConv, "beta")])
+def test_parameters_are_read_as_often_as_by_pyg(make, name, doubles):
+    plain, x = make(), torch.randn(5, 8)
+    given = [x, torch.randint(5, (2, 9))]
+    if hasattr(plain, "num_relations"):
+        given.append(torch.randint(2, (9,)))
+    fast = fast_copy(plain)
+    for layer in (plain, fast):
+        torch.nn.utils.parametrize.register_parametrization(
+            layer, name, Counted())
+    for _ in range(2):
+        torch.testing.assert_close(fast(*given), plain(*given))

@@ -70,6 +70,8 @@ def own_obstacle(layer):
         return "its features are decomposed"
     if _messages_hooked(state):
         return "a hook looks at its messages"
+    if "parametrizations" in state["_modules"]:
+        return "torch parametrizes it"  # may count how often it is read
     if layer._dfgnn_overridden or _replaced(layer, state):
         return (layer._dfgnn_overridden or "one of its methods") \
             + " is not PyG's"

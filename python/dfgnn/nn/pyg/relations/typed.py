@@ -256,6 +256,8 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
     graph = edge_index if isinstance(edge_index, HeteroGraph) else None
     reason = attends(layer, edge_index if graph is None else graph.edge_index,
                      x, edge_attr)
+    if layer.mod == "f-additive":
+        reason = "what it adds depends on which weights round to 0"
     if reason is None:
         reason = _no_list(edge_type, edge_attr, size) if graph is None else \
             _other_graph(layer, graph, with_alpha)
@@ -330,16 +332,11 @@ def _modulated(layer, call, with_alpha):
     PyG returns it if with_alpha)."""
     mod = layer.mod
     dropout = layer.dropout if layer.training and mod not in (
-        "additive", "scaled", "f-additive", "f-scaled") else 0.0
-    weights = with_alpha or mod == "f-additive"
-    out, alpha = _attended(layer, call, weights, dropout)
+        "additive", "scaled", "f-scaled") else 0.0
+    out, alpha = _attended(layer, call, with_alpha, dropout)
     matrix = call.matrix
     degree = degrees(matrix, out).view(-1, 1)
-    if mod == "f-additive":
-        # 1 is added to each weight that is not 0
-        out = out + spmm(matrix, call.value,
-                         (alpha.detach() > 0).to(call.value.dtype))
-    elif mod == "additive":
+    if mod == "additive":
         out = out + layer.w * spmm(matrix, call.value)
     elif mod == "scaled":
         factor = layer.activation(torch.matmul(degree, layer.l1) + layer.b1)
