@@ -268,12 +268,12 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     of the layer's own methods, and keeps these where they differ.
 
     guard=True times the kernels and the library's own path of each layer in
-    turns in its first steps, 10 to 21 with gradients and as many without, and
-    gives a layer its own class back if that is faster by more than 2 %.  Each
-    step is a real one by one path; paths differ by rounding, and in the random
-    numbers of attention's dropout.  Kernels run in deterministic algorithms,
-    checkpoints, dfgnn.capture and torch.compile, and where another thread calls
-    the model meanwhile.
+    turns in its first steps, 10 to 21 with gradients and as many of eval()
+    without, and gives a layer its own class back if that is faster by more than
+    2 %.  Each step is a real one by one path; paths differ by rounding, and in
+    the random numbers of attention's dropout.  Kernels run in deterministic
+    algorithms, checkpoints, dfgnn.capture and torch.compile, and where another
+    thread calls the model meanwhile.
 
     compile=True then times the model as torch.compile makes it, too, and keeps
     that where it is faster; report.compilation says what was found.

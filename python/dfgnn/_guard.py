@@ -122,9 +122,6 @@ def _untimed(parts, tensors):
             torch._C._len_torch_dispatch_stack() or \
             torch._C._current_graph_task_id() != -1:
         return True
-    if not torch.is_grad_enabled() and not torch.is_inference_mode_enabled() \
-            and any(t.requires_grad for t in tensors):
-        return True
     return _saved_elsewhere() or tensors[0].is_cuda and \
         torch.cuda.is_current_stream_capturing()
 
@@ -481,9 +478,13 @@ class Guard:
     def call(self, forward, layer, args, kwargs):
         self.threads.add(threading.get_ident())
         recorded = torch.is_grad_enabled()
-        race = self.races.get(recorded)
+        again = not recorded and layer.training and \
+            not torch.is_inference_mode_enabled()  # perhaps, in a checkpoint
+        race = self.races.get(recorded or again)
         if race is not None and race.winner is not None:
             return self._decided(race, forward, layer, args, kwargs)
+        if again:
+            return forward(layer, *args, **kwargs)
         around = getattr(_thread, "path", None)
         if around is not None:  # the layer around this one is timed
             return self.other(layer, args, kwargs) if around == OWN \
