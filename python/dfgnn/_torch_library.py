@@ -37,6 +37,9 @@ _GRADIENT = ("bool[] wanted, bool[] present, Tensor[] saved, Tensor[] grads, "
 _OF_EDGES = "_of_edges"
 _UNSAFE = [torch.Tag.cudagraph_unsafe] if hasattr(
     torch.Tag, "cudagraph_unsafe") else []
+# Inductor asks for the strides of a trace otherwise, which may name sizes that it
+# has found equal to others since.
+_LAYOUT = [torch.Tag.flexible_layout]
 
 
 class Call(NamedTuple):
@@ -259,7 +262,7 @@ def _sooner(operator, function, place):
 
 
 def _define():
-    for end, tags in (("", ()), (_OF_EDGES, _UNSAFE)):
+    for end, tags in (("", _LAYOUT), (_OF_EDGES, _LAYOUT + _UNSAFE)):
         full = f"dfgnn::call{end}"
         torch.library.define(full, f"({_CALL}) -> Tensor[]")
         torch.library.impl(full, "CompositeImplicitAutograd")(_recorded)

@@ -14,11 +14,11 @@ pytest.importorskip("torch_geometric.nn")
 import dfgnn  # noqa: E402
 from dfgnn import _dynamo  # noqa: E402
 from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
-from torch_geometric.nn import GATConv, NNConv  # noqa: E402
+from torch_geometric.nn import GATConv, GCN, NNConv  # noqa: E402
 from torch_geometric.utils import softmax  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from conftest import random_edges  # noqa: E402
+from conftest import fast_copy, random_edges  # noqa: E402
 from traced_layers import (  # noqa: E402
     accelerated, Attention, by_kind, case, derivatives, edges, Filter, flat, H,
     M, N, Network, Normed, NormedEnd, NoSize, Own, same, Scattered, Updated, W,
@@ -316,6 +316,17 @@ def test_inductor_compiles_programs():
         same(*([out, *torch.autograd.grad(out.square().sum(), cut["x"])]
                for out in outs))
     assert len(_compiled._MODULES) > count
+
+
+def test_inductor_compiles_layers_that_make_the_same_edges():
+    """It finds that the edges of both have one unknown number."""
+    torch._dynamo.reset()
+    plain = GCN(8, 16, 2, 4)
+    x, edges = torch.randn(9, 8), torch.randint(9, (2, 30))
+    weights = torch.rand(30)
+    compiled = torch.compile(fast_copy(plain), fullgraph=True)
+    out = compiled(x, edges, edge_weight=weights)
+    torch.testing.assert_close(out, plain(x, edges, edge_weight=weights))
 
 
 @pytest.mark.parametrize("kind", ["MX", "SD"])
