@@ -543,15 +543,19 @@ class Guard:
             out = forward(layer, *args, **kwargs)
             race.fresh = race.fresh + 1 if graph.made > before else 0
             if race.fresh == FRESH and race.pairs and not race.makes_graphs:
-                again = Race(self.words, self.few)
-                again.key = ""  # what is known is of known graphs
-                self.races[race is self.races.get(True)] = again
+                self._race_again(race)
             return out
         if race is not self.races.get(True) or len(self.threads) > 1:
             return self.other(layer, args, kwargs)
         layer.__dict__.pop("_dfgnn_guard", None)
         swap(layer, type(layer)._dfgnn_base)
         return type(layer).forward(layer, *args, **kwargs)
+
+    def _race_again(self, race):
+        for recorded, known in [*self.races.items()]:
+            if known is race:
+                self.races[recorded] = Race(self.words, self.few)
+                self.races[recorded].key = ""  # times are known of known graphs
 
     def other(self, layer, args, kwargs):
         return _by_own_path(layer, args, kwargs)
