@@ -158,12 +158,23 @@ template <int H, int D, int VEC_, int L_> struct layout {
   template <typename A, typename T>
   static DEVICE void store(T *row, const A (&x)[kMain], int lane) {
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c)
+    for (int c = 0; c < kChunks; ++c) {
+      const int64_t at = head(lane, c) * int64_t(D) + feature(lane, c);
+      if constexpr (VEC > 1 && D % VEC == 0 && sizeof(T) * VEC <= 16) {
+        packed<T, VEC> y;
 #pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        if (has(lane, c, i))
-          write(row, head(lane, c) * int64_t(D) + feature(lane, c) + i,
-                x[c * VEC + i]);
+        for (int i = 0; i < VEC; ++i)
+          write(y.item, i, x[c * VEC + i]);
+        if (has(lane, c, 0))
+          *reinterpret_cast<typename packed<T, VEC>::word_t *>(row + at) =
+              y.bits;
+      } else {
+#pragma unroll
+        for (int i = 0; i < VEC; ++i)
+          if (has(lane, c, i))
+            write(row, at + i, x[c * VEC + i]);
+      }
+    }
   }
   /* One number a head. */
   template <typename A, typename T>
