@@ -4,6 +4,7 @@ inner values are kept for a gradient, and which of their tensors are there."""
 
 import ctypes
 import functools
+from operator import index
 from typing import NamedTuple
 
 import torch
@@ -36,10 +37,11 @@ def _slot(field):
 
 
 def widths_of(settings, tensors):
-    """The width of edge, and of each layer, None where there is none."""
+    """The width of edge, and of each layer, None where there is none: numbers
+    where sizes are traced, too."""
     edge, weights = tensors[0], tensors[FIRST:FIRST + settings.layers]
-    return None if edge is None else edge.size(1), *[
-        None if w is None else w.size(0) for w in weights]
+    return None if edge is None else index(edge.size(1)), *[
+        None if w is None else index(w.size(0)) for w in weights]
 
 
 def _mlp_of(settings, dtype, widths, listed, factor=None):
@@ -356,10 +358,14 @@ class _ByOperators(_ByPrograms):
             self.graph, [*tensors])[0]
 
     def at_destinations(self, what, x):
-        return self.run(f"edge x[{x.size(1)}]; return out = {what}_in(x)", x)
+        width = x.size(1)
+        return self.run(f"edge x[{width}]; return out = {what}_in(x) "
+                        f"as dst[{width}]", x)
 
     def at_sources(self, what, x):
-        return self.run(f"edge x[{x.size(1)}]; return out = {what}_out(x)", x)
+        width = x.size(1)
+        return self.run(f"edge x[{width}]; return out = {what}_out(x) "
+                        f"as src[{width}]", x)
 
 
 @constant

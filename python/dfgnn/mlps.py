@@ -254,13 +254,11 @@ def edge_mlp(graph, weights, biases=None, **options):
     Returns e, the values of destinations and those of sources, as far as they
     are asked for: a tensor if it is one, else a tuple.
     """
-    call = Call(**options)
-    call = call._replace(columns=tuple(call.columns))
     results = None
-    if compiling() and not _has_gates(call):
-        results = _compiled(graph, weights, biases, call)
-    if results is None:
-        results = _called(graph, weights, biases, call)
+    if compiling():
+        results = _compiled(graph, weights, biases, _call_of(options))
+    if results is None:  # torch.compile cannot make a Call after it breaks
+        results = _called(graph, weights, biases, options)
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -278,8 +276,14 @@ def _key(graph, weights, biases, call):
         return None
 
 
+def _call_of(options):
+    call = Call(**options)
+    return call._replace(columns=tuple(call.columns))
+
+
 @untraced
-def _called(graph, weights, biases, call):
+def _called(graph, weights, biases, options):
+    call = _call_of(options)
     if not isinstance(graph, Graph):
         graph = of_sizes(graph, lambda: _sizes_of(call))
     if graph.exchange is not None:
@@ -417,6 +421,8 @@ def _gates_as_factors(graph, call):
 def _compiled(graph, weights, biases, call):
     """The outputs of the operator of torch.library; None if the call cannot be
     one."""
+    if _has_gates(call):
+        return None
     if isinstance(graph, Graph):
         if graph.exchange is not None:
             return None
@@ -437,9 +443,12 @@ def _compiled(graph, weights, biases, call):
     tensors = [None if t is None else t.to(about.dtype)
                for t in _mlp_formula.fields(tensors, about.layout, (
                    call.dst, call.src), about.dtype)]
+    # torch.compile need not have a slope as a constant; any will do here
     served = _mlp_kernels.may_serve(
-        about.settings, _mlp_kernels.widths_of(about.settings, tensors),
-        about.dtype, some.device)
+        _mlp_formula.Settings(*[0.0 if isinstance(x, float) else x
+                                for x in about.settings]),
+        _mlp_kernels.widths_of(about.settings, tensors), about.dtype,
+        some.device)
     where = place(graph, num_src, num_dst)
     if not served:
         return _mlp_kernels.around_products(about.settings, tensors,

@@ -130,6 +130,25 @@ def test_torch_compile_does_not_break_its_graph(options, listed):
     agree(compiled(x, edge), block(x, edge), [x, edge, *weights, *biases])
 
 
+@pytest.mark.parametrize("full,widths,options", [
+    (True, [8, 1], dict(reduce="mean", reduce_src="max")),
+    (True, [8, 5, 4], dict(activation="elu", slope=0.3)),
+    (False, [8, 4], dict(dst_gate=(torch.ones(1, 8).double(), None)))])
+def test_torch_compile_of_one_column_of_a_slope_and_of_a_gate(full, widths,
+                                                              options):
+    graph = dfgnn.as_graph(graph_of(20, 20), 20)
+    weights, biases = layers_of(widths)
+    edge = tensor(150, 8)
+
+    def block(edge):
+        made = dfgnn.edge_mlp(graph, weights, biases, edge=edge, **options)
+        return made if isinstance(made, tuple) else (made,)
+    torch._dynamo.reset()
+    compiled = torch.compile(block, backend="aot_eager", dynamic=True,
+                             fullgraph=full)
+    agree(compiled(edge), block(edge), [edge, *weights, *biases])
+
+
 @pytest.mark.parametrize("terms", [(1, 1, 1), (0, 1, 1), (1, 0, 1), (0, 0, 1),
                                    (1, 0, 0)], ids=str)
 @pytest.mark.parametrize("activation", [None, "silu", "leaky_relu"])
