@@ -46,8 +46,7 @@ template <class Descriptor> inline Descriptor dfgnn_descriptor() {
 }
 #define DFGNN_INIT(type) dfgnn_descriptor<type>()
 #else
-#define DFGNN_INIT(type)                                                       \
-  { .struct_size = sizeof(type) }
+#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
 #endif
 
 #ifdef __cplusplus
@@ -71,8 +70,8 @@ typedef enum dfgnn_status {
   DFGNN_ERROR_FORMAT = -7,      /* a file is not what it claims to be */
   DFGNN_ERROR_STORE = -8,       /* a tuning store is invalid or not writable */
   DFGNN_ERROR_CAPTURING = -9,   /* not allowed while a stream is capturing */
-  DFGNN_ERROR_INTERRUPTED = -10, /* the caller asked to stop; work is kept */
-  DFGNN_ERROR_WRONG = -11        /* a variant failed its check */
+  DFGNN_ERROR_INTERRUPTED = -10,/* the caller asked to stop; work is kept */
+  DFGNN_ERROR_WRONG = -11       /* a variant failed its check */
 } dfgnn_status;
 
 /* The name of a status, e.g. "invalid argument".  Never NULL. */
@@ -160,16 +159,16 @@ DFGNN_API dfgnn_status dfgnn_context_reload(dfgnn_context *ctx);
 
 typedef struct dfgnn_device_info {
   size_t struct_size;
-  char backend[16];     /* "cpu" or "cuda" */
-  char arch[32];        /* "sm_90", "x86_64-avx512": the gate of selection */
-  char model[128];      /* "NVIDIA H200", "AMD EPYC 9655" */
-  int ordinal;          /* CUDA device number, 0 for the CPU */
-  int units;            /* multiprocessors, or threads of the CPU backend */
-  int64_t cache_bytes;  /* last-level cache: L2 of a GPU, L3 of a CPU */
-  int64_t memory_bytes; /* device memory */
-  int64_t shared_bytes; /* largest shared memory of a block; 0 on the CPU */
-  char driver[32];      /* "13.0"; "" on the CPU */
-  char runtime[32];     /* "13.0"; the OpenMP version on the CPU */
+  char backend[16];      /* "cpu" or "cuda" */
+  char arch[32];         /* "sm_90", "x86_64-avx512": the gate of selection */
+  char model[128];       /* "NVIDIA H200", "AMD EPYC 9655" */
+  int ordinal;           /* CUDA device number, 0 for the CPU */
+  int units;             /* multiprocessors, or threads of the CPU backend */
+  int64_t cache_bytes;   /* last-level cache: L2 of a GPU, L3 of a CPU */
+  int64_t memory_bytes;  /* device memory */
+  int64_t shared_bytes;  /* largest shared memory of a block; 0 on the CPU */
+  char driver[32];       /* "13.0"; "" on the CPU */
+  char runtime[32];      /* "13.0"; the OpenMP version on the CPU */
 } dfgnn_device_info;
 
 #define DFGNN_DEVICE_INFO_INIT DFGNN_INIT(dfgnn_device_info)
@@ -191,14 +190,14 @@ typedef struct dfgnn_csr {
   const void *offsets;  /* [N + 1], of offset_type */
   const void *indices;  /* [E], of index_type */
   dfgnn_index_type offset_type, index_type;
-  int on_device;  /* 0: host arrays, 1: arrays of the context's device */
-  int64_t graphs; /* of a batch; 0: not known */
+  int on_device;        /* 0: host arrays, 1: arrays of the context's device */
+  int64_t graphs;       /* of a batch; 0: not known */
   const int64_t *graph_ptr; /* host, [graphs + 1]: first node of each graph of a
                              * square batch; NULL: not known */
-  const char *family;       /* a name shared by graphs of one kind, such as the
-                             * mini-batches of a sampler; NULL: none */
-  const char *name;         /* a label kept with measurements; NULL: none */
-  int trusted;              /* 1: nothing is checked, see below */
+  const char *family;   /* a name shared by graphs of one kind, such as the
+                         * mini-batches of a sampler; NULL: none */
+  const char *name;     /* a label kept with measurements; NULL: none */
+  int trusted;          /* 1: nothing is checked, see below */
   /* The same edges by source, which backward passes read; NULL: they are made
    * when they are needed.  Source j has the edges column_offsets[j] ..
    * column_offsets[j + 1] - 1: edge column_edges[k] of the matrix, of row
@@ -247,8 +246,8 @@ typedef struct dfgnn_coo {
   int64_t destinations, sources, edges;
   const void *destination, *source; /* [E], of index_type */
   dfgnn_index_type index_type;
-  int on_device;  /* as in dfgnn_csr */
-  int64_t graphs; /* as in dfgnn_csr, with graph_ptr */
+  int on_device;               /* as in dfgnn_csr */
+  int64_t graphs;              /* as in dfgnn_csr, with graph_ptr */
   const int64_t *graph_ptr;
   const char *family, *name;
   int sorted;     /* 1: by destination, so that nobody has to find out */
@@ -314,14 +313,14 @@ typedef struct dfgnn_problem {
   dfgnn_math math;
   dfgnn_layout layout;
   dfgnn_effort effort;
-  int64_t heads;         /* H >= 1 */
-  int64_t dim;           /* D >= 1, features per head */
-  int deterministic;     /* 1: bitwise equal from run to run */
-  int weights;           /* 1: execute also writes args.weights [E, H] */
-  int cold;              /* 1: choose by cold-cache measurements */
+  int64_t heads;       /* H >= 1 */
+  int64_t dim;         /* D >= 1, features per head */
+  int deterministic;   /* 1: bitwise equal from run to run */
+  int weights;         /* 1: execute also writes args.weights [E, H] */
+  int cold;            /* 1: choose by cold-cache measurements */
   int64_t max_workspace; /* bytes a variant may ask for; -1: any */
-  int bias;              /* attention: 1: args.bias [E, H] is added to scores */
-  int dropout;           /* attention: 1: args.dropout is in effect */
+  int bias;            /* attention: 1: args.bias [E, H] is added to scores */
+  int dropout;         /* attention: 1: args.dropout is in effect */
   /* Bias and dropout are measured as problems of their own.  Until they are,
    * the fastest variant without them that can do both is chosen, as
    * DFGNN_SOURCE_NEAR at best. */
@@ -346,19 +345,16 @@ typedef struct dfgnn_problem {
                   * CPU: attention, and sums and means of messages whose part
                   * of the edge is projected already; DFGNN_ERROR_UNSUPPORTED
                   * elsewhere. */
-  const struct dfgnn_edge_program
-      *program; /* OP_PROGRAM: one whose sizes are
-                 * numbers.  Pass, heads and dim are then the program's: the
-                 * gradient of a program is BACKWARD, heads and dim are those
-                 * of its widest row.  Plans hold it.  Else NULL. */
+  const struct dfgnn_edge_program *program; /* OP_PROGRAM: one whose sizes are
+                  * numbers.  Pass, heads and dim are then the program's: the
+                  * gradient of a program is BACKWARD, heads and dim are those
+                  * of its widest row.  Plans hold it.  Else NULL. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
-  {                                                                            \
-    sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
-        DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
-        0, -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0, 0, NULL        \
-  }
+  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0, 0, NULL }
 
 /* args.scale of DFGNN_ARGS_INIT: minus infinity. */
 #define DFGNN_SCALE_DEFAULT (-__builtin_inf())
@@ -413,32 +409,32 @@ typedef struct dfgnn_args {
   double slope;          /* GAT and GATV2 leaky ReLU */
   dfgnn_strides query_strides, key_strides, value_strides, out_strides;
 
-  const void *bias;     /* [E,H].  Scalar; only with problem.bias. */
-  double dropout;       /* 0 <= dropout < 1; only with problem.dropout */
-  const uint64_t *seed; /* [1], device memory, read when the call runs; NULL:
-                         * seed_value */
+  const void *bias;      /* [E,H].  Scalar; only with problem.bias. */
+  double dropout;        /* 0 <= dropout < 1; only with problem.dropout */
+  const uint64_t *seed;  /* [1], device memory, read when the call runs; NULL:
+                          * seed_value */
   uint64_t seed_value;
 
-  const void *edge_weight;           /* SPMM_WEIGHTED w [E,H].  Scalar. */
-  const void *scale_dst;             /* SPMM r [N].  Scalar; NULL: 1. */
-  const void *scale_src;             /* SPMM c [M].  Scalar; NULL: 1. */
+  const void *edge_weight; /* SPMM_WEIGHTED w [E,H].  Scalar. */
+  const void *scale_dst;   /* SPMM r [N].  Scalar; NULL: 1. */
+  const void *scale_src;   /* SPMM c [M].  Scalar; NULL: 1. */
   void *out_min, *out_max, *out_std; /* REDUCE_PNA, as out, with its strides */
   int32_t *arg_min, *arg_max; /* [N,H,D] in the problem's layout, dense: which
                                * edge of the row, 0 .. degree - 1, -1: none.
                                * REDUCE_MIN, REDUCE_MAX and REDUCE_PNA; NULL:
                                * not wanted, but backward needs them. */
 
-  const void *grad_out; /* [N,H,D].  Storage. */
+  const void *grad_out;  /* [N,H,D].  Storage. */
   const void *grad_out_min, *grad_out_max, *grad_out_std; /* REDUCE_PNA, as
                                                            * grad_out */
-  void *grad_query;       /* [N,H,D].  Storage. */
-  void *grad_key;         /* [M,H,D].  Storage. */
-  void *grad_value;       /* [M,H,D].  Storage. */
-  void *grad_score_dst;   /* [N,H].  Scalar. */
-  void *grad_score_src;   /* [M,H].  Scalar. */
-  void *grad_att;         /* [H,D].  Scalar. */
-  void *grad_beta;        /* [1].  Scalar. */
-  void *grad_bias;        /* [E,H].  Scalar; only with problem.bias. */
+  void *grad_query;      /* [N,H,D].  Storage. */
+  void *grad_key;        /* [M,H,D].  Storage. */
+  void *grad_value;      /* [M,H,D].  Storage. */
+  void *grad_score_dst;  /* [N,H].  Scalar. */
+  void *grad_score_src;  /* [M,H].  Scalar. */
+  void *grad_att;        /* [H,D].  Scalar. */
+  void *grad_beta;       /* [1].  Scalar. */
+  void *grad_bias;       /* [E,H].  Scalar; only with problem.bias. */
   void *grad_edge_weight; /* [E,H].  Scalar. */
   dfgnn_strides grad_out_strides, grad_query_strides, grad_key_strides,
       grad_value_strides;
@@ -449,18 +445,18 @@ typedef struct dfgnn_args {
                           * problem.edge_dim. */
   const void *edge_projection; /* W [H,D,F], with MESSAGE_GATE_VALUE W and W'
                                 * [2,H,D,F].  Storage; only with edge_dim F. */
-  const void *edge_bias;  /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
-                           * Storage; NULL: 0.  Only with edge_dim F. */
+  const void *edge_bias; /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
+                          * Storage; NULL: 0.  Only with edge_dim F. */
   const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
-  const void *gate_dst;   /* a [N,H,D].  Storage; only with MESSAGE_GATE and
-                           * MESSAGE_GATE_VALUE. */
-  const void *gate_src;   /* b [M,H,D].  Likewise. */
-  void *grad_edge_attr;   /* as edge_attr.  Storage. */
+  const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE and
+                          * MESSAGE_GATE_VALUE. */
+  const void *gate_src;  /* b [M,H,D].  Likewise. */
+  void *grad_edge_attr;  /* as edge_attr.  Storage. */
   void *grad_edge_projection; /* as edge_projection.  Scalar. */
-  void *grad_edge_bias;       /* as edge_bias.  Scalar. */
-  void *grad_score_edge;      /* [E,H].  Scalar. */
-  void *grad_gate_dst;        /* [N,H,D].  Storage. */
-  void *grad_gate_src;        /* [M,H,D].  Storage. */
+  void *grad_edge_bias;  /* as edge_bias.  Scalar. */
+  void *grad_score_edge; /* [E,H].  Scalar. */
+  void *grad_gate_dst;   /* [N,H,D].  Storage. */
+  void *grad_gate_src;   /* [M,H,D].  Storage. */
   dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,
       grad_gate_src_strides;
 
@@ -469,8 +465,8 @@ typedef struct dfgnn_args {
    * exp(lse of the part - lse) out.  Backward of a part reads the merged out
    * and lse, with the whole grad_out, and gives the part's share of each
    * gradient. */
-  const void *grad_lse;       /* [N,H], the loss's gradient by lse.  Scalar;
-                               * attention backward; NULL: 0. */
+  const void *grad_lse;  /* [N,H], the loss's gradient by lse.  Scalar;
+                          * attention backward; NULL: 0. */
   const int64_t *edge_number; /* [E], device memory: the number that dropout
                                * draws by for each edge, so that parts drop what
                                * the whole does; NULL: its place in the
@@ -492,10 +488,8 @@ inline dfgnn_args dfgnn_args_descriptor() {
 #define DFGNN_ARGS_INIT dfgnn_args_descriptor()
 #else
 #define DFGNN_ARGS_INIT                                                        \
-  {                                                                            \
-    .struct_size = sizeof(dfgnn_args), .scale = DFGNN_SCALE_DEFAULT,           \
-    .slope = 0.2                                                               \
-  }
+  { .struct_size = sizeof(dfgnn_args), .scale = DFGNN_SCALE_DEFAULT,           \
+    .slope = 0.2 }
 #endif
 
 /* ---- plans -------------------------------------------------------------- */
