@@ -271,6 +271,10 @@ def run(graph, settings, tensors, dtype=None):
     return call(graph, recipe(graph, settings, tensors, dtype), tensors)
 
 
+_program = functools.lru_cache(maxsize=256)(parse)
+_OF_A_SUM = "relu", "silu", "gelu", "tanh", "sigmoid"  # that programs have, too
+
+
 class _ByPrograms(ByTorch):
     """Likewise by kernels."""
 
@@ -307,12 +311,6 @@ class _AroundProducts(_ByPrograms):
                      for t in (edge, dst_part, src_part))
         return (_ByPrograms if on_gpu else ByTorch).added(
             self, edge, dst_part, src_part, activation, slope)
-
-
-_OF_A_SUM = "relu", "silu", "gelu", "tanh", "sigmoid"
-
-
-_program = functools.lru_cache(maxsize=256)(parse)
 
 
 def call(graph, recipe, tensors):
