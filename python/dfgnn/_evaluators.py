@@ -2,6 +2,7 @@
 with torch's operations."""
 
 import math
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +57,23 @@ class Text(Writer, Recorder):
 # ---- by torch's operations --------------------------------------------------
 
 HALVES = (torch.float16, torch.bfloat16)
+
+
+class EdgeList(NamedTuple):
+    """Edges as a graph whose order is theirs."""
+    src: torch.Tensor
+    dst: torch.Tensor
+    num_src: Optional[int] = None
+    num_dst: Optional[int] = None
+
+    @property
+    def num_edges(self):
+        return self.src.size(0)
+
+    def to_graph_order(self, rows):
+        return rows
+
+    to_caller_order = to_graph_order
 
 
 def gathered(x, index):

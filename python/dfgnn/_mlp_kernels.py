@@ -5,7 +5,6 @@ inner values are kept for a gradient, and which of their tensors are there."""
 import ctypes
 import functools
 from operator import index
-from typing import NamedTuple
 
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
@@ -13,6 +12,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from . import _abi, _execute, _program_operator
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._device import current_raw_stream, with_room
+from ._evaluators import EdgeList
 from ._library import check, library
 from ._mlp_formula import (
     ACTIVATIONS, BY_EDGE, FIRST, NORMS, REDUCTIONS, ByTorch, Settings, activate,
@@ -326,19 +326,6 @@ def call(graph, recipe, tensors):
 
 # ---- while torch.compile traces ----------------------------------------------
 
-class _Edges(NamedTuple):
-    """An edge_index as a graph whose order is that of its columns."""
-    src: torch.Tensor
-    dst: torch.Tensor
-    num_src: int
-    num_dst: int
-
-    def to_graph_order(self, rows):
-        return rows
-
-    to_caller_order = to_graph_order
-
-
 class _ByOperators(_ByPrograms):
     """Likewise by operators of torch.library; graph: of place()."""
 
@@ -377,8 +364,8 @@ def around_products(settings, tensors, dtype, graph):
     edge_index, _, num_src, num_dst, _ = graph
     if edge_index is not None:
         src, dst = edge_index
-        return composite(_Edges(src, dst, num_src, num_dst), settings, tensors,
-                         dtype)
+        return composite(EdgeList(src, dst, num_src, num_dst), settings,
+                         tensors, dtype)
     return composite(graph, settings, tensors, dtype, _ByOperators)
 
 

@@ -33,13 +33,13 @@ _GRADIENT = ("bool[] wanted, bool[] present, Tensor[] saved, Tensor[] grads, "
              + _CALL)
 
 # An operator that is given an edge_index may have to make its graph, which
-# waits for the device: torch's own CUDA graphs are to leave it out.
+# waits for the device: torch's own CUDA graphs are to leave it out.  Inductor
+# would ask for the strides of a trace, which may name sizes that it has found
+# equal to others since.
 _OF_EDGES = "_of_edges"
-_UNSAFE = [torch.Tag.cudagraph_unsafe] if hasattr(
-    torch.Tag, "cudagraph_unsafe") else []
-# Inductor asks for the strides of a trace otherwise, which may name sizes that it
-# has found equal to others since.
-_LAYOUT = [torch.Tag.flexible_layout]
+_UNSAFE, _LAYOUT = (
+    [getattr(torch.Tag, name)] if hasattr(torch.Tag, name) else []
+    for name in ("cudagraph_unsafe", "flexible_layout"))
 
 
 class Call(NamedTuple):

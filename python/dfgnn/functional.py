@@ -5,7 +5,7 @@ caller's edge order: that of the edge_index the graph was made from.
 """
 
 import math
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from . import _formulas, _operators, ops
 from ._checks import (
     check_index, check_is_tensor, check_number, check_tensor, describe)
 from ._device import make_seed
-from ._evaluators import keep_factors
+from ._evaluators import EdgeList, keep_factors
 from ._execute import Settings, settings_of
 from ._modes import autocast, compiling, jit_tracing, needs_composite
 from ._operators import MOST_EDGE_FEATURES, OPERATORS, by_edge, check_call
@@ -24,13 +24,6 @@ from ._values import refuse_values
 from .convert import known_graph, looped_graph
 from .errors import InvalidError
 from .graph import Graph
-
-
-class _Edges(NamedTuple):
-    """The part of a graph that scores read."""
-    src: torch.Tensor
-    dst: torch.Tensor
-    num_edges: int
 
 
 # ---- a call over a graph of this process: the inputs in its order of edges,
@@ -406,7 +399,7 @@ def edge_scores(op: str, edges, *inputs,
         scale = 1 / math.sqrt(inputs[0].size(-1)) if op == "gt" else 1.0
     src, dst = edge_index
     return _formulas.scores(
-        _formulas.ByTorch, _Edges(src, dst, src.size(0)), op, inputs,
+        _formulas.ByTorch, EdgeList(src, dst), op, inputs,
         Settings(scale, negative_slope, 0.0, False, False, False))
 
 

@@ -210,7 +210,8 @@ def relu_messages(graph, x: Tensor, edge_attr: Tensor,
     x [M, F] or [M, H, D].
     edge_attr: e, of as many features as x, in the caller's edge order.
     edge_projection [H * D, F'], edge_bias [H * D]: with them edge_attr is
-        [E, F'] and e = W edge_attr + b, which is never made of all edges at once.
+        [E, F'] and e = W edge_attr + b, which is never made of all edges at
+        once.
     reduce: "sum", "mean", "min", "max", "std", "var", or "pna": mean, min, max
         and std in one pass, as a tuple.  A list of names gives a list of
         results.  A destination without edges gives 0.  "var" runs by torch

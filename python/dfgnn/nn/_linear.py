@@ -108,8 +108,8 @@ def takes(layer, x):
 
 
 def of_edges(layer, edge_attr):
-    """(edge_attr, edge_projection, edge_bias) of a layer's attention: a lin_edge
-    that is more than a product makes edge_attr [E, H, D]."""
+    """(edge_attr, edge_projection, edge_bias) of a layer's attention: a
+    lin_edge that is more than a product makes edge_attr [E, H, D]."""
     linear = layer.lin_edge
     if edge_attr.dim() == 1:
         edge_attr = edge_attr.view(-1, 1)
