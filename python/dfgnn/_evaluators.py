@@ -73,7 +73,8 @@ class EdgeList(NamedTuple):
     def to_graph_order(self, rows):
         return rows
 
-    to_caller_order = to_graph_order
+    def to_caller_order(self, rows):
+        return rows
 
 
 def gathered(x, index):
