@@ -24,8 +24,6 @@ DFGNN_OF_EACH(expm1, expm1f(x), expm1(x))
 DFGNN_OF_EACH(log, logf(x), log(x))
 DFGNN_OF_EACH(log1p, log1pf(x), log1p(x))
 DFGNN_OF_EACH(tanh, tanhf(x), tanh(x))
-DFGNN_OF_EACH(sigmoid, 1.0f / __fadd_rn(1.0f, expf(-x)),
-              1.0 / __dadd_rn(1.0, exp(-x)))
 DFGNN_OF_EACH(softplus, __fadd_rn(x > 0 ? x : 0.0f, log1pf(expf(-fabsf(x)))),
               __dadd_rn(x > 0 ? x : 0.0, log1p(exp(-fabs(x)))))
 DFGNN_OF_EACH(erf, erff(x), erf(x))
@@ -46,6 +44,12 @@ DEVICE double f_fma(double x, double y, double z) { return fma(x, y, z); }
 
 DEVICE float f_pow(float x, float c) { return powf(x, c); }
 DEVICE double f_pow(double x, double c) { return pow(x, c); }
+/* The exponential stays in range, and a small result keeps its digits. */
+template <typename A> DEVICE A f_sigmoid(A x) {
+  const A small = exp2_fast(-f_abs(x) * A(kLog2e));
+  const A large = reciprocal(f_add(A(1), small));
+  return x > 0 ? large : f_mul(small, large);
+}
 template <typename A> DEVICE A f_sign(A x) {
   return x > A(0) ? A(1) : x < A(0) ? A(-1) : x;
 }
