@@ -40,8 +40,6 @@ class Descriptor(ctypes.Structure):
         super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)
 
 
-# ---- types ------------------------------------------------------------------
-
 _TYPES = {"void": None, "char": ctypes.c_char, "int": c_int,
           "size_t": ctypes.c_size_t, "double": ctypes.c_double,
           **{f"{sign}int{bits}_t": getattr(ctypes, f"c_{sign}int{bits}")

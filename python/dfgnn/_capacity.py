@@ -119,8 +119,6 @@ class EdgeRoom:
         return EdgeBuffer(self.capacity, like, device)
 
 
-# ---- which arguments have room ----------------------------------------------
-
 def rooms_of(step, capacity, form):
     """The rooms of the leaves of a step's arguments, by their number; form is
     their tree."""
@@ -159,8 +157,6 @@ def _pair(name, rooms, number, by_number):
     for pair in pairs:
         _pair(*pair, by_number)
 
-
-# ---- buffers ----------------------------------------------------------------
 
 class _Rows:
     """A tensor of as many rows as a room has, and how many are the

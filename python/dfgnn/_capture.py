@@ -354,8 +354,6 @@ class _Step:
                    for tensor, known in self.watched)
 
 
-# ---- the device -------------------------------------------------------------
-
 class Gpu:
     """Runs, records and replays on one device."""
 

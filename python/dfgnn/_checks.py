@@ -109,8 +109,6 @@ def counted(count, noun):
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-# ---- tensors by their dimensions ---------------------------------------------
-
 _WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
           "E": "edges", "F": "edge features", "P": "heads * features",
           "R": "relations", "W": "width", "O": "out", "I": "in", "1": "1",

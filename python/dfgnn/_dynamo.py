@@ -401,8 +401,6 @@ def _tensors(args):
             yield from _tensors(x.values())
 
 
-# ---- classes ----------------------------------------------------------------
-
 def _looked_at(kind):
     return vars(kind), tuple(vars(kind).values())
 

@@ -50,8 +50,6 @@ def sum_settings():
     return _SUMS[int(torch.are_deterministic_algorithms_enabled())]
 
 
-# ---- plans -------------------------------------------------------------------
-
 _generation = 0
 
 
@@ -315,8 +313,6 @@ def kept(graph, key, make):
             recipe = recipes.setdefault(key, recipe)
     return recipe
 
-
-# ---- tensors ----------------------------------------------------------------
 
 def source_of(tensors, shape, dtype):
     """(the number of the tensor that a new one of this shape and type is made

@@ -81,8 +81,6 @@ class Facts:
             role="stored", pure=False)
         self.became[node] = kept
 
-    # ---- one node
-
     def _fact(self, node):
         if node.end is not None:
             return Fact(EDGE, _nodes.EDGES, True, "index", node.end)

@@ -336,8 +336,6 @@ def sums(way, graph, op, fields, saved=None):
                  for result in REDUCED[reduce])
 
 
-# ---- any operator -----------------------------------------------------------
-
 def run(way, graph, spec, shown, inputs, seed, settings, saved=None):
     """The results that shown names ("out", "weights", "lse") of a call, as
     often differentiable as wanted.

@@ -250,8 +250,6 @@ class Notes:
     def written(self):
         return [*self.effects, *self.statistics]
 
-    # ---- placeholders
-
     def _placeholder(self, k, node, is_edges):
         value = _meta(node)
         if not isinstance(value, Tensor):
@@ -297,8 +295,6 @@ class Notes:
         self.values[node] = note
         self.shared[node] = group = [] if group is None else group
         group.append(node)
-
-    # ---- calls
 
     def _node(self, node, module):
         if node.op == "placeholder":

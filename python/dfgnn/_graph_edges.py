@@ -142,8 +142,6 @@ class Edges:
         inverse = self.inverse
         return edges if inverse is None else edges.index_select(0, inverse)
 
-    # ---- self loops
-
     def with_self_loops(self):
         """The graph without its self loops, and with one new loop for each
         node that is both a source and a destination, as the last edges: PyG's

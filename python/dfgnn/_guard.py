@@ -104,8 +104,6 @@ def takes_own_path(layer):
     return getattr(_thread, "own", None) is layer and not _saved_elsewhere()
 
 
-# ---- which calls are timed --------------------------------------------------
-
 def _untimed(parts, tensors):
     """Whether a call is left alone: two runs of a program must agree, something
     records or transforms it, a checkpoint calls it again in the backward pass
@@ -132,8 +130,6 @@ def _saved_elsewhere():
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
     return top is None or top(True) is not None
 
-
-# ---- clocks -----------------------------------------------------------------
 
 class _Clock:
     """Marks of the host."""
@@ -272,8 +268,6 @@ def _accumulator(leaf):
     with torch.enable_grad():
         return leaf.view_as(leaf).grad_fn.next_functions[0][0]
 
-
-# ---- races ------------------------------------------------------------------
 
 class Race:
     """The steps of one layer, with gradients or without."""

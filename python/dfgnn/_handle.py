@@ -71,8 +71,6 @@ def context(device):
     return _contexts[device]
 
 
-# ---- graphs ------------------------------------------------------------------
-
 class Handle:
     """Owns a dfgnn_graph and the plans made for it.  graph_ptr: where the
     graphs of a batch begin, on the host, or None.  listed: the library knows

@@ -107,8 +107,6 @@ class ByLoopedEdge:
             self.fill)
 
 
-# ---- kernels ----------------------------------------------------------------
-
 class _Kernel:
     """The base of links that run an operator's plans: a call for each
     graph and pass, made when it first runs."""

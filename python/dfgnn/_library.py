@@ -139,8 +139,6 @@ def version():
     return library().dfgnn_version().decode()
 
 
-# ---- the extension -----------------------------------------------------------
-
 _EXTENSION = "dfgnn_call"
 
 

@@ -86,8 +86,6 @@ class Link:
         self.plain(graph, values)
 
 
-# ---- products ---------------------------------------------------------------
-
 class Linear(Link):
     """out = x [W_1; W_2; ...]^T + [b_1; b_2; ...], by one product; plus another
     tensor of its shape, which is overwritten.
@@ -256,8 +254,6 @@ class EdgeScores(Link):
     def plain(self, graph, values):
         values[self.out] = values[self.edges] @ self._matrix(values)[0].t()
 
-
-# ---- rows of nodes ----------------------------------------------------------
 
 class Own(Link):
     """out = x plus (1 + eps) times a node's own row."""

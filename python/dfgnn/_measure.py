@@ -207,8 +207,6 @@ def _tune(plan, device, form, tensors):
                      ctypes.byref(plan.wanted), ctypes.byref(args), MOST_S)
 
 
-# ---- the times of the calls of a step ---------------------------------------
-
 watching = None
 """The Calls that takes the calls of plans now; AS_IS, of a step that is timed as
 it is; or None."""

@@ -63,8 +63,6 @@ def kept_widths(settings, tensors):
     return widths if settings.norm else widths[:-1]
 
 
-# ---- the first layer --------------------------------------------------------
-
 FIRST = len(NAMES)  # the place of the first weight
 
 
@@ -94,8 +92,6 @@ def fields(tensors, layout, ends, dtype):
         whole.narrow(1, *layout.edge)
     return tensors
 
-
-# ---- by torch operations ----------------------------------------------------
 
 def activate(name, x, slope):
     if name is None:

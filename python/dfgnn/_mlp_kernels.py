@@ -101,8 +101,6 @@ class Recipe:
                          for field in settings.outputs]
             self.kept = kept_widths(settings, tensors)
 
-    # ---- tensors as the library reads them
-
     def _placed(self, graph, tensor, turns):
         if tensor.dtype is not self.dtype:
             tensor = tensor.to(self.dtype)
@@ -137,8 +135,6 @@ class Recipe:
         """Memory for inner values between the passes."""
         return torch.empty(graph.num_edges * sum(self.kept), dtype=self.dtype,
                            device=graph.device)
-
-    # ---- passes
 
     def forward(self, graph, placed, kept=None):
         """Outputs in the caller's order; kept: of new_kept()."""
@@ -224,8 +220,6 @@ def recipe(graph, settings, tensors, dtype):
     return _execute.kept(graph, key, lambda: Recipe(
         graph, settings, tensors, dtype))
 
-
-# ---- calls ------------------------------------------------------------------
 
 class _EdgeMlps(Kind):
     """The outputs of a call; about: (graph, recipe).  Torch's operations

@@ -108,8 +108,6 @@ class Operator:
 OPERATORS = {name: Operator(name) for name in _abi.OPS}
 
 
-# ---- calls ------------------------------------------------------------------
-
 # the most features of an edge that kernels on a GPU multiply by W
 MOST_EDGE_FEATURES = 64
 
@@ -154,8 +152,6 @@ def is_flat(op, inputs):
             and getattr(inputs[op.value], "ndim", 3) == 2)
 
 
-# ---- checks -----------------------------------------------------------------
-
 def check_inputs(op, inputs, sizes, device):
     """Raises if an input is wrong; sizes holds N, M and E, or none of them
     where the graph is not built yet."""
@@ -198,8 +194,6 @@ def check_call(graph, op, inputs):
     check_inputs(op, inputs, {"N": graph.num_dst, "M": graph.num_src,
                               "E": graph.num_edges}, graph.device)
 
-
-# ---- recipes ----------------------------------------------------------------
 
 # what the library leaves as it is where there are no edges
 _WITHOUT_EDGES = {"lse": float("-inf"), "arg_min": -1, "arg_max": -1}
@@ -339,8 +333,6 @@ class Recipe(_execute.Recipe):
             ("message", self.message != "copy"),
             ("gate", self.message.startswith("gate"))) if used}
 
-    # ---- what the gradient reads
-
     def _picker(self):
         names = ("seed", *[field for field, _ in self.places],
                  *[out[0] for out in self.outs])
@@ -358,8 +350,6 @@ class Recipe(_execute.Recipe):
         tensors = dict(zip(self.kept, kept))
         inputs = [tensors.pop(field, None) for field, _ in self.places]
         return inputs, tensors, tensors.pop("seed", None)
-
-    # ---- passes
 
     def describe(self, graph, backward, tensors):
         return self.problem(backward), self.settings, operator_form(

@@ -18,8 +18,6 @@ from ._program_handle import (  # noqa: F401 - used as this module's
 from .errors import UnsupportedError
 
 
-# ---- calls ------------------------------------------------------------------
-
 class _Recipe(_execute.Recipe):
     """The state that calls of a program share.  Its tensors are those that the
     program declares; calls has one for False, and one for True where the device

@@ -87,8 +87,6 @@ def note(*tensors):
             current.sources[id(tensor)] = (tensor, stamp(tensor))
 
 
-# ---- what is kept ------------------------------------------------------------
-
 _entries = {}  # by id of an object: (a weak reference, its stamp, what is kept)
 
 

@@ -174,8 +174,6 @@ class _Match:
         return ("layer" if "layer" in node.name else "rms",
                 by_name.get("weight"), by_name.get("bias"), float(eps))
 
-    # ---- layers
-
     def _layers(self, node):
         """((terms, biases) of the first layer, [(weight, bias)] of the
         others, their activations)."""
@@ -465,8 +463,6 @@ def _moved(facts, node, fact, x, weight, bias):
                                (how, x, end))
     return facts._new(F.linear, "linear", (rows, weight), {}, node)
 
-
-# ---- running an MLP ----------------------------------------------------------
 
 def run(graph, stack, by_node, by_edge, execute):
     """The outputs of an MLP.  by_node: a node's tensor by node, or of no rows;

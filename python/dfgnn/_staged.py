@@ -119,8 +119,6 @@ class Stages:
                              for n in reversed(node.operands()))
         return order
 
-    # ---- what is stored by edge
-
     def _store(self, needed):
         """Has differences of positions, or the distances that they are wanted
         for, written by edge: a gradient then sends a few numbers by edge to
@@ -163,8 +161,6 @@ class Stages:
                         reader.shape[1:]) > math.prod(node.shape[1:]):
                 return node
             node = reader
-
-    # ---- what is torch's
 
     def _choose(self, node):
         """Enters the node in .called if torch computes it: "pure", or "wide"

@@ -92,8 +92,6 @@ class Steps:
         return mapped(self.tree, lambda x: x if not isinstance(x, Node) else
                       written[x] if x in written else self._result(run, x))
 
-    # ---- tensors of nodes
-
     def _native(self, run, node):
         """(tensor, order) of a node; order: "graph" or "caller" of a tensor by
         edge, None of one by node or without rows."""
@@ -159,8 +157,6 @@ class Steps:
                     {})
             run.tensors[key] = tensor
         return run.tensors[key]
-
-    # ---- steps
 
     def _call(self, run, node):
         fact = self.facts.of(node)

@@ -170,8 +170,6 @@ class Family(Kind):
             list(grads), wanted)]
 
 
-# ---- the operator -----------------------------------------------------------
-
 # where each family is, which a program that torch exported may be the first to
 # ask for.  torch keeps in files what it made of a call, by the names in it: a
 # family of which something else is made, or whose counts say something else,

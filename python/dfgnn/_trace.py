@@ -101,8 +101,6 @@ class Value:
             refuse(f"edge programs have no {name}")
         return METHODS[name](*args, **(options or {}))
 
-    # ---- axes
-
     def axis(self, dim):
         """A dimension as PyTorch counts them, from the end."""
         rank = len(self.shape)

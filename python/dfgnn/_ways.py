@@ -166,8 +166,6 @@ def rounded(number):
     return number if number < 128 else -round(2 * math.log2(number))
 
 
-# ---- how a choice is made ----------------------------------------------------
-
 _known = {}  # by choice, device and arguments the way
 _MOST_KNOWN = 4096
 _forced = {}  # by the name of a choice, or its key, the way
@@ -243,8 +241,6 @@ def keep(key, times):
     store(key, times)
     _changed()
 
-
-# ---- the choices ------------------------------------------------------------
 
 FEW_NUMBERS = {"cpu": 1 << 15, "cuda": 1 << 24}
 if os.environ.get("DFGNN_DETERMINISTIC", "0") != "0":

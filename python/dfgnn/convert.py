@@ -149,8 +149,6 @@ def _check_destinations(num_nodes, graph):
                          f"offsets are of {graph.num_dst}")
 
 
-# ---- tensors ----------------------------------------------------------------
-
 def _from_tensor(edges, num_nodes, options, sorted):
     edges = unwrapped(edges)
     if edges.layout in _SPARSE:
@@ -305,8 +303,6 @@ def _from_scipy(matrix, num_nodes, options):
     return Graph(torch.from_numpy(matrix.indptr),
                  torch.from_numpy(matrix.indices), matrix.shape[1], **options)
 
-
-# ---- files and generators ---------------------------------------------------
 
 def _copied(pointer, count, kind):
     return view(pointer, count, TORCH_TYPES[kind], torch.device("cpu")).clone()

@@ -294,8 +294,6 @@ class Graph(Edges):
         locality."""
         return _handle.signature(self.handle)
 
-    # ---- moving
-
     def to(self, device, non_blocking=False):
         """The graph on another device; itself if it is there already."""
         device = torch.device(device)

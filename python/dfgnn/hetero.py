@@ -110,8 +110,6 @@ class HeteroGraph(Schema):
         return cls(data.edge_index_dict,
                    {t: data[t].num_nodes for t in data.node_types}, **options)
 
-    # ---- made once
-
     _edge_type = None
 
     def _set_edges(self, edge_index, family, trusted):
@@ -157,8 +155,6 @@ class HeteroGraph(Schema):
             return table.index_select(1, self._edge_type.long())
         counts = torch.tensor(self.counts).to(self.device)
         return table.repeat_interleave(counts, 1, output_size=self.num_edges)
-
-    # ---- graphs of the kernels
 
     def positions(self, side, layout):
         """[E] the row of each edge's end in a layout."""
@@ -257,8 +253,6 @@ class HeteroGraph(Schema):
         return counts.index_add(0, number, torch.ones_like(number)) \
             .index_select(0, number)
 
-    # ---- features
-
     @derived
     def edges_by_relation(self):
         """By relation its edge_index."""
@@ -327,8 +321,6 @@ def typed_graph(edge_index, edge_type, num_nodes, num_relations):
             HeteroGraph.from_edge_types, edge_index, edge_type, num_nodes,
             num_relations), (edge_type,))
 
-
-# ---- checks -----------------------------------------------------------------
 
 def _check_part(relation, part, first):
     if type(part) is torch.Tensor and part.dtype in INDEX_TYPES and \

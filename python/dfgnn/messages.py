@@ -40,8 +40,6 @@ class Tensors(NamedTuple):
                 if t is not None}
 
 
-# ---- shapes, types and checks of a call -------------------------------------
-
 def _same_type(tensors):
     """All tensors in one type, that of an autocast region if there is one."""
     kind = common_type(tensors)
@@ -192,8 +190,6 @@ def _traced(graph, reduce, tensors, num_dst):
             edge_attr=graph.to_graph_order(tensors.edge_attr))
     return sums(graph, "message-" + reduce, tensors.given())
 
-
-# ---- the functions ----------------------------------------------------------
 
 Reductions = Union[str, Sequence[str]]
 Reduced = Union[Tensor, tuple[Tensor, ...], list[Tensor]]

@@ -416,8 +416,6 @@ def _gates_as_factors(graph, call):
     return call._replace(**factors)
 
 
-# ---- torch.compile ----------------------------------------------------------
-
 def _compiled(graph, weights, biases, call):
     """The outputs of the operator of torch.library; None if the call cannot be
     one."""

@@ -71,8 +71,6 @@ def _by_torch(graph, recipe, inputs, seed, saved=None):
                           saved)
 
 
-# ---- gradients --------------------------------------------------------------
-
 def _by_program(graph, recipe, inputs, seed, saved, grads):
     """_by_torch() by an edge program, whose gradients hold no features of
     edges; None where none serves."""
@@ -222,8 +220,6 @@ def _through_scores(graph, recipe, inputs, scores, needed):
             for t in leaves]
 
 
-# ---- all of a call -----------------------------------------------------------
-
 def gradients(graph, recipe, kept, grads, needed):
     """The gradient of each input, None where it is not needed.
 
@@ -271,8 +267,6 @@ class _Called(Kind):
 
 _CALLED = _Called()
 
-
-# ---- calls ------------------------------------------------------------------
 
 def call(graph, recipe, inputs, seed=None):
     """The results of recipe.shown, with gradients."""

@@ -53,9 +53,6 @@ def logsumexp(x):
     return OVER_EDGES["logsumexp_in"](x)
 
 
-# ---- calls ------------------------------------------------------------------
-
-
 def _by_letter(i, j, e, others):
     """The tensors of each letter; r is one if it is a dictionary, too."""
     by_letter = {"i": i, "j": j, "e": e}
@@ -286,8 +283,6 @@ class EdgeProgram(MessageFunction):
                     for x, place in zip(outs, places)]
         return outs[0] if single else tuple(outs)
 
-    # ---- torch.compile
-
     def _compiled(self, graph, by_letter, others):
         """The call as an operator of torch.library; None if it cannot be one,
         as where the function finds a tensor outside of itself."""
@@ -418,8 +413,6 @@ class EdgeProgram(MessageFunction):
                 f"for widths up to 4096, it is not taken: {traced.wide}"
             ) from None
         return self._in_callers_order(graph, outs, traced.outputs)
-
-    # ---- wide linear maps
 
     def _wide(self, recorder, by_letter, others):
         """The form that _steps gives a function in which a recorder found wide

@@ -230,8 +230,6 @@ def _step_progress(progress, timed, k, count):
         (k + done) / count, f"{timed.text} on {timed.name}: {message}")
 
 
-# ---- steps -------------------------------------------------------------------
-
 @contextlib.contextmanager
 def _as_it_was(model, inputs):
     """Gives the gradients, the buffers and the random state back."""

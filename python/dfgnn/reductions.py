@@ -44,8 +44,6 @@ def group_count(index):
     return remember(index, "groups", lambda: int(index.max()) + 1)
 
 
-# ---- rows -------------------------------------------------------------------
-
 def _graph(index, count):
     """The Graph from rows to their groups."""
     def make():
@@ -322,8 +320,6 @@ def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
     result = torch.where(spread, total.sqrt(), 0)
     return result if out is None else out.copy_(result)
 
-
-# ---- torch_scatter ----------------------------------------------------------
 
 def _scatter(reduce, src, index, dim=-1, out=None, dim_size=None):
     groups = _Groups(src, index, dim, dim_size, out)

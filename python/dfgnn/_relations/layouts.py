@@ -78,8 +78,6 @@ class Schema:
             value = self._derived[key] = lasting(make)
         return value
 
-    # ---- layouts
-
     def _side(self, side):
         at = {"src": 0, "dst": 2}[side]
         return ([relation[at] for relation in self.relations],

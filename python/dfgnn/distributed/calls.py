@@ -60,8 +60,6 @@ class _Call(NamedTuple):
         return _operators.recipe(matrix, self.name, inputs, self.settings)
 
 
-# ---- merges -----------------------------------------------------------------
-
 def _merge(outs, rows, far):
     """Merges results over other edges into some rows of outs; rows None:
     all."""
@@ -106,8 +104,6 @@ def _add_far(call, grads, far_grads):
         else:
             grads[number] += far_grads[number]
 
-
-# ---- a call -----------------------------------------------------------------
 
 class _OverRanks(torch.autograd.Function):
     """The results of own nodes, of which the first has a gradient; inputs are

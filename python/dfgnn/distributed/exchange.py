@@ -81,8 +81,6 @@ class Exchange:
         self.seeds = None
         self.silent = self.world == 1
 
-    # ---- buffers
-
     def take(self, rows, size):
         free = self._free.get((rows, size))
         if free:
@@ -100,8 +98,6 @@ class Exchange:
     def nbytes(self):
         """Bytes of the buffers that wait for their next use."""
         return sum(b.numel() for free in self._free.values() for b in free)
-
-    # ---- calls
 
     def start(self, tensors):
         """Sends rows of tensors of own nodes, [n, ...] each, to the ranks that

@@ -136,8 +136,6 @@ def refuse_unless(path, *reasons):
             raise ValueError(f"{path} is damaged: {fault}")
 
 
-# ---- through the library ----------------------------------------------------
-
 def _host_csr(graph):
     csr = csr_of(graph.handle)
     csr.on_device = 0

@@ -213,8 +213,6 @@ class DistHeteroGraph(HeteroGraph):
             first += size
         return place
 
-    # ---- exchange
-
     def extend(self, x):
         """By type the features of own nodes and then of the halo, from those of
         own nodes.  Gradients of the halo go to the ranks that own it: all ranks

@@ -322,8 +322,6 @@ def _same_derivatives(first, second, variables):
     return True
 
 
-# ---- the walk over a jaxpr ---------------------------------------------------
-
 def _line_of(eqn):
     try:
         from jax._src import source_info_util

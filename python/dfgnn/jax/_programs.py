@@ -25,8 +25,6 @@ from . import _jaxpr
 from ._graph import DTYPES, TARGET, described, ffi, register
 
 
-# ---- the call ---------------------------------------------------------------
-
 _ROWS = {PARAM: [], DST: ["destinations"], SRC: ["sources"], EDGE: ["edges"]}
 
 
@@ -166,8 +164,6 @@ def _to_caller_order(graph, array):
         array, unique_indices=True)
 
 
-# ---- functions --------------------------------------------------------------
-
 class _Call(typing.NamedTuple):
     """A program with the tensors of a call."""
     program: _program_handle.Program
@@ -295,8 +291,6 @@ def _problem(program, dtypes, backward):
             else narrow[0] if narrow else "float32")
     return program.problem(_abi.DTYPES[DTYPES[kind]])
 
-
-# ---- texts ------------------------------------------------------------------
 
 class TextProgram:
     """The program that :func:`edge_program` makes of a text."""

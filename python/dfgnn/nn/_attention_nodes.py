@@ -42,8 +42,6 @@ def _products(tensors, sides, width):
     return links, slots
 
 
-# ---- GAT and GATv2 ----------------------------------------------------------
-
 def _additive(state, links, x, edge_index, edge_attr, size, *parameters):
     """The result of the links of _gat or _gatv2; parameters: their last
     tensors."""
@@ -170,8 +168,6 @@ def _gatv2(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
             Attention("gatv2", inputs, "sums", heads, width // heads, x.dtype,
                       settings, edge_dim, graph.handle.listed), around[1]]
 
-
-# ---- the others -------------------------------------------------------------
 
 @node
 def transformer(state, x, edge_index, edge_attr=None,

@@ -92,8 +92,6 @@ def _finished(layer, out, residual):
     return out if layer.bias is None else out + layer.bias
 
 
-# ---- GAT --------------------------------------------------------------------
-
 def _projected(layer, x):
     """(h of sources, h of destinations or None) of a GATConv."""
     shape = (-1, layer.heads, layer.out_channels)
@@ -147,8 +145,6 @@ def gat(layer, graph, x, edge_attr, weights, row, num_dst):
     return _finished(layer, out, residual), alpha
 
 
-# ---- GATv2 ------------------------------------------------------------------
-
 def _edge_inputs(layer, edge_attr, like):
     """The edge_attr, edge_projection and edge_bias of an attention in the type
     of its values."""
@@ -185,8 +181,6 @@ def gatv2(layer, graph, x, edge_attr, weights, row, num_dst):
     return _finished(layer, out, residual), alpha
 
 
-# ---- graph transformers -----------------------------------------------------
-
 def transformer(layer, graph, x, edge_attr, weights, row, num_dst):
     if layer.lin_edge is None:
         edge_attr = None
@@ -217,8 +211,6 @@ def transformer(layer, graph, x, edge_attr, weights, row, num_dst):
         out = out + root
     return out, alpha
 
-
-# ---- AGNN -------------------------------------------------------------------
 
 def agnn(layer, graph, x, edge_attr, weights, row, num_dst):
     like = x[:0]

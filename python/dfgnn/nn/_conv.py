@@ -11,8 +11,6 @@ from ._attention_steps import pair
 from ._linear import glorot_, reset
 from ._node import runs_in_steps
 
-# ---- features of any number of dimensions -----------------------------------
-
 class Shape:
     """Turns features with nodes on any axis into those of kernels, [N, F] or
     [N, H, D], and back: the batch of PyG's static graphs [B, N, F] becomes
@@ -42,8 +40,6 @@ class Shape:
         # callers view the result, which is dense in PyG
         return out.movedim(0, self.axis).contiguous()
 
-
-# ---- layers ------------------------------------------------------------------
 
 FLOWS = ("source_to_target", "target_to_source")
 # methods of PyG's MessagePassing, which the layers here do not have

@@ -191,8 +191,6 @@ def edge_features(state, edge_attr, x):
     return edge_attr, weight
 
 
-# ---- a chain of links -------------------------------------------------------
-
 class Chain(Kind):
     """Links, see _links.py, and the names of the tensors that a call gives
     them.  It is made once for calls of one graph with the same shapes, types
@@ -251,8 +249,6 @@ class Chain(Kind):
         return [grads.get(name) if n else None
                 for name, n in zip(self.names, needed)]
 
-    # ---- in autograd
-
     def record(self, graph, tensors, needed):
         """Tensors that only gradients of gradients read stand beside the saved
         ones: a write to them is an error there alone."""
@@ -293,8 +289,6 @@ class Chain(Kind):
         return by_operations(lambda inputs: [self.plain(graph, inputs)],
                              tensors, [grad], needed, again)
 
-
-# ---- calls ------------------------------------------------------------------
 
 def node(call):
     """The call that a layer's forward tries first: call(state, ...) with the layer's

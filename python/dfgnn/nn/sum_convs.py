@@ -148,8 +148,6 @@ class GCNConv(_Static):
         return out if self.bias is None else out + self.bias
 
 
-# ---- reduced neighbours ------------------------------------------------------
-
 _AGGREGATIONS = {"add", "sum"} | set(REDUCTIONS) - {"pna"}
 
 

@@ -82,8 +82,6 @@ def _has_kernels(op, reduce, rhs):
     return op in ("copy_lhs", "copy_rhs")
 
 
-# ---- calls ------------------------------------------------------------------
-
 def _summed(gidx, op, reduce, lhs, rhs):
     """The result of DGL's gspmm: out_i = the sum, max or min over in-edges of
     lhs_j, lhs_j times rhs_e, or rhs_e."""

@@ -56,8 +56,6 @@ def can_fill(layer, edge_attr, ends):
             or ends.num_src == ends.num_dst)
 
 
-# ---- the layers --------------------------------------------------------------
-
 def edges_looked_at(layer):
     """Whether the projection of edge features is more than a product with its
     weight: its class is another, or a hook looks at it."""

@@ -89,8 +89,6 @@ def wide(edges):
     return edges
 
 
-# ---- senders and receivers of a call ----------------------------------------
-
 class Ends(NamedTuple):
     """Features and numbers of the nodes that send and of those that
     receive."""

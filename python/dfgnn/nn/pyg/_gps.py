@@ -54,8 +54,6 @@ def _attended(layer, x, batch):
                scale=(x.size(1) // heads) ** -0.5)
 
 
-# ---- the layer --------------------------------------------------------------
-
 class GPSConv(pyg.GPSConv):
     __doc__ = pyg.GPSConv.__doc__
     _dfgnn_base = pyg.GPSConv

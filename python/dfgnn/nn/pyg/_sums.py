@@ -25,8 +25,6 @@ from ._reduce import (
     reductions)
 
 
-# ---- forwards ---------------------------------------------------------------
-
 def renamed(makers, otherwise=None, when=None):
     """A maker of forwards that are PyG's with other functions for making
     edges, those of makers; those of otherwise if when(layer) is true."""
@@ -54,8 +52,6 @@ def keeps_edges(layer):
     return layer.cached or (getattr(layer, "dropout", 0) > 0
                             and layer.training)
 
-
-# ---- propagates -------------------------------------------------------------
 
 def own_edges(layer, edge_index, size, x, edge_weight=None):
     """Weighted sums over edges that forward made: in a call that torch.compile
@@ -195,8 +191,6 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
     out = F.linear(x, of_x.flatten(0, 1), _joined(biases[towers:]))
     return layer.lin(out + products.sum(2).transpose(0, 1).flatten(1))
 
-
-# ---- networks of both ends ---------------------------------------------------
 
 def edge_network(layer, edge_index, size, x):
     """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j

@@ -50,8 +50,6 @@ def state(layer):
     return record
 
 
-# ---- what runs in the place of a graph --------------------------------------
-
 class _Served:
     """The function that Dynamo calls in the place of a graph: Programs run, or the
     graph as it is, for a reason."""
@@ -105,8 +103,6 @@ class _Maker:
                 reason = reason or f"{type(error).__name__}: {error}"
         return _Served(module, None, reason)
 
-
-# ---- running ----------------------------------------------------------------
 
 @functools.lru_cache(None)
 def _function(kind, *names):
@@ -199,8 +195,6 @@ def _with_update(layer, edge_index, size, kwargs, name):
 def edge_updater(layer, edge_index, size=None, **kwargs):
     return _run(layer, "edge_updater", edge_index, size, kwargs)
 
-
-# ---- classes ----------------------------------------------------------------
 
 def _edge_updater(own):
     def updater(self, edge_index, size=None, **kwargs):

@@ -43,8 +43,6 @@ class Call(NamedTuple):
                           self.edges, *self.more, **self.kwargs)
 
 
-# ---- which layers go together -----------------------------------------------
-
 def kind_of(kind):
     """How the layers of a class go together, or None; the class is one with
     kernels, and no class that a user derives from it."""
@@ -141,8 +139,6 @@ def _group_keys(owner, layers):
         _kept_keys[owner] = layers, _Watch(layers), keys
     return keys
 
-
-# ---- a call -----------------------------------------------------------------
 
 def _relation(call):
     """The Relation of a call of a layer that can go together with others, or

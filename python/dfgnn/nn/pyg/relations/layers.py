@@ -48,8 +48,6 @@ class Kind(NamedTuple):
     linears: Callable = lambda layer: ()
 
 
-# ---- parameters -------------------------------------------------------------
-
 def _linears(relations, name):
     """(weights, biases) of the linear layers of this name."""
     return tuple(zip(*[linear(vars(r.layer), name) for r in relations]))

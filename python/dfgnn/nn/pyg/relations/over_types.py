@@ -85,8 +85,6 @@ def _refusal(layer, x_dict, edge_index_dict):
         own_reason(layer)
 
 
-# ---- HAN --------------------------------------------------------------------
-
 def _han(layer, graph, x, return_semantic_attention_weights=False):
     """A softmax within each relation, whose scores are of each relation and
     whose values are of nodes; then one over the relations of a type."""

@@ -100,8 +100,6 @@ def tables(rows, weights, biases=None):
     return Recorded.apply(_TABLES, len(rows), *tensors)
 
 
-# ---- tables by relation -----------------------------------------------------
-
 class _Total(torch.autograd.Function):
     """The sum of tensors.  Each gets a gradient in memory of its own, which
     may be written to."""
@@ -171,8 +169,6 @@ def _rows_sent(graph, x):
             features[number] = part
     return features
 
-
-# ---- rows by relation -------------------------------------------------------
 
 class Rows:
     """The rows of attention within relations: those by relation, or, if few of

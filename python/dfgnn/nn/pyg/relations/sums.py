@@ -243,8 +243,6 @@ class _Call(Kind):
             [len(block.relations) * width
              for block in self.blocks.values()])))
 
-    # ---- passes
-
     def forward(self, inputs):
         """(results by type, what the backward pass reads)."""
         values = {"x": joined(inputs["x"]).contiguous()}
@@ -398,8 +396,6 @@ class _Call(Kind):
                  for kind in graph.node_types},
                 family=graph.family, trusted=True)
         return graph._derive(("into", tuple(live)), make)
-
-    # ---- in autograd
 
     def record(self, count, flat, needed):
         outs, kept = self.forward(self.named(flat))

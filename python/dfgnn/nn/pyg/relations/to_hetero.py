@@ -40,8 +40,6 @@ def restore(model):
         model.graph = graph
 
 
-# ---- finding the calls ------------------------------------------------------
-
 def _relation(node):
     return tuple(node.target.rpartition(".")[2].split("__"))
 
@@ -105,8 +103,6 @@ def _join(graph, name, calls):
         if not node.users and (node.target is torch.add or node in calls):
             graph.erase_node(node)
 
-
-# ---- a call -----------------------------------------------------------------
 
 def together(layers, names, arguments, summed):
     """The results of the layers of these names for (arguments by place, by

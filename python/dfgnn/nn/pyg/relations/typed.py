@@ -113,8 +113,6 @@ def rgcn(layer, x, edge_index, edge_type=None):
     return out if layer.bias is None else out + layer.bias
 
 
-# ---- weights ----------------------------------------------------------------
-
 def _edge_weight(layer, graph):
     """[E] what each edge counts: 1 / |N_r(i)| in means; None in sums."""
     if is_sum(layer):
@@ -149,8 +147,6 @@ def _of_relations(layer):
         -1, *layer.weight.shape[1:])
 
 
-# ---- embeddings of nodes ----------------------------------------------------
-
 def _of_embeddings(layer, graph, index):
     """The sums of rows of weights: x is the number of a row, index, or None
     where the nodes are the rows."""
@@ -177,8 +173,6 @@ def _reduced(layer, graph, table):
     return combine(layer.aggr_module, each_reduction(
         graph, table, reductions(layer.aggr_module), graph.num_dst), graph)
 
-
-# ---- features ---------------------------------------------------------------
 
 def _of_features(layer, graph, x):
     way = groups.way_of_sums(graph, layer.num_bases) if _adds(layer) \
