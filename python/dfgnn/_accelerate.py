@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import re
 import sys
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 
@@ -20,9 +20,9 @@ class Layer(NamedTuple):
     module that takes the layers inside it together, how."""
     name: str
     kind: str
-    reason: Optional[str] = None
-    next: Optional[str] = None
-    detail: Optional[str] = None
+    reason: str | None = None
+    next: str | None = None
+    detail: str | None = None
 
 
 # what a message function of one's own looks like, and which function of dfgnn

@@ -3,7 +3,7 @@
 import gc
 import logging
 import warnings
-from typing import Callable, Optional
+from typing import Callable
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,7 +24,7 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, torch.dtype,
 
 
 def capture(step: Callable, *examples, warmup: int = 3, limit: int = 16,
-            copy: bool = True, capacity: Optional[dict] = None,
+            copy: bool = True, capacity: dict | None = None,
             device=None) -> "Captured":
     """A callable that does what step does, in one launch of the device.
 

@@ -2,7 +2,7 @@
 with torch's operations."""
 
 import math
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -63,8 +63,8 @@ class EdgeList(NamedTuple):
     """Edges as a graph whose order is theirs."""
     src: torch.Tensor
     dst: torch.Tensor
-    num_src: Optional[int] = None
-    num_dst: Optional[int] = None
+    num_src: int | None = None
+    num_dst: int | None = None
 
     @property
     def num_edges(self):

@@ -7,7 +7,7 @@ import functools
 import struct
 import weakref
 from collections import namedtuple
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 
@@ -156,7 +156,7 @@ class Field(NamedTuple):
     type that it has to have, and how many bytes into its memory the member
     points.  Without a type it may have strides, if they have a member."""
     name: str
-    dtype: Optional[torch.dtype] = None
+    dtype: torch.dtype | None = None
     begin: int = 0
 
     @property

@@ -1,7 +1,7 @@
 """The facts about the calls that _nodes noted: whose rows they give, and which
 are gathers, reductions over edges or operations by row."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ class Fact(NamedTuple):
         (what, node, end).
     """
     place: int
-    rows: Optional[int]
+    rows: int | None
     pure: bool
     role: str
     about: object = None

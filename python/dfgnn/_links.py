@@ -13,7 +13,7 @@ computes three ways:
             gradients of gradients and passes without a kernel
 """
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ class Slot(NamedTuple):
     pitch."""
     name: str
     start: int = 0
-    width: Optional[int] = None
+    width: int | None = None
     pitch: int = 0
     plane = 0
 

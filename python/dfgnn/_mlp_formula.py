@@ -1,6 +1,6 @@
 """The formula of an MLP on edges, and its outputs by torch operations."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +17,15 @@ REDUCTIONS = None, "sum", "mean", "max", "min"
 class Settings(NamedTuple):
     """A call's formula."""
     layers: int
-    activation: Optional[str] = None
-    last: Optional[str] = None
+    activation: str | None = None
+    last: str | None = None
     slope: float = 0.0
     gate: bool = False
-    norm: Optional[str] = None
+    norm: str | None = None
     epsilon: float = 0.0
     residual: bool = False
-    reduce_dst: Optional[str] = None
-    reduce_src: Optional[str] = None
+    reduce_dst: str | None = None
+    reduce_src: str | None = None
     edges: bool = False  # whether e' is asked for
 
     @property
@@ -70,9 +70,9 @@ class Layout(NamedTuple):
     """The columns of the first weight, (the first of them, their number); None
     for what is not there.  Those of the ends are products over nodes, dst_part
     and src_part, and not one over edges."""
-    dst: Optional[tuple]
-    src: Optional[tuple]
-    edge: Optional[tuple]
+    dst: tuple | None
+    src: tuple | None
+    edge: tuple | None
 
 
 def fields(tensors, layout, ends, dtype):

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from typing import Any, Optional
+from typing import Any
 
 from .errors import Error, InvalidError, StoreError
 
@@ -228,7 +228,7 @@ def _body(rows, best):
     return text
 
 
-def report(*graphs, store=None, against=None, title: Optional[str] = None) -> Report:
+def report(*graphs, store=None, against=None, title: str | None = None) -> Report:
     """The measurements of a store as a Report.
 
     graphs: names, in which * matches any text, or files of the graphs to show;

@@ -10,7 +10,7 @@ and the map's argument.
 """
 
 import math
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ class Term(NamedTuple):
     """A product of the first layer: of rows by place, and its sign."""
     place: int
     node: Node  # the product by node, or the rows by edge
-    weight: Optional[Node]  # of rows by edge
+    weight: Node | None  # of rows by edge
     sign: int
 
 
@@ -38,11 +38,11 @@ class Stack(NamedTuple):
     """An MLP: what _mlp_kernels.run takes, as nodes."""
     settings: _mlp_formula.Settings
     terms: tuple
-    scale: Optional[Node]
-    shift: Optional[Node]
+    scale: Node | None
+    shift: Node | None
     weights: tuple  # of further layers
     biases: tuple  # a tuple of nodes for each layer, which are added
-    dtype: Optional[torch.dtype]  # an autocast region casts what it reads
+    dtype: torch.dtype | None  # an autocast region casts what it reads
 
     @property
     def widths(self):

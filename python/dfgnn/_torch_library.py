@@ -9,7 +9,7 @@ edge_index tensor; tensors by edge are in the caller's order.
 
 import functools
 import importlib
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     counts: list
     numbers: list
     tensors: list
-    edge_index: Optional[torch.Tensor]
+    edge_index: torch.Tensor | None
     number: int
     num_src: int
     num_dst: int

@@ -1,7 +1,6 @@
 """Sums and reductions of neighbours, SpMM, min, max, mean, var, std, and of
 messages that are there for each edge."""
 
-from typing import Optional, Union
 
 import torch
 from torch import Tensor
@@ -107,9 +106,8 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
     return [out.squeeze(1) if x.dim() == 2 else out for out in outs]
 
 
-def spmm(graph, x: Tensor, weight: Optional[Tensor] = None,
-         reduce: str = "sum", *, num_dst: Optional[int] = None,
-         self_loops: bool = False) -> Tensor:
+def spmm(graph, x: Tensor, weight: Tensor | None = None, reduce: str = "sum",
+         *, num_dst: int | None = None, self_loops: bool = False) -> Tensor:
     """out_i = the sum (or "mean") over in-edges of w_ij x_j.
 
     x [M, F] or [M, H, D]; weight [E] or [E, H], in the caller's edge order:
@@ -148,9 +146,8 @@ def gcn(graph, x, self_loops):
 REDUCTIONS = ("min", "max", "mean", "var", "std", "pna", "mul", "median")
 
 
-def aggregate(graph, x: Tensor, reduce: str, weight: Optional[Tensor] = None,
-              *, num_dst: Optional[int] = None
-              ) -> Union[Tensor, tuple[Tensor, ...]]:
+def aggregate(graph, x: Tensor, reduce: str, weight: Tensor | None = None, *,
+              num_dst: int | None = None ) -> Tensor | tuple[Tensor, ...]:
     """Neighbours reduced feature by feature: "sum", "mean", "min", "max",
     "var", "std", "mul", "median", or "pna": mean, min, max and std in one
     pass.  A destination without edges gives 0, or 1 for "mul".

@@ -2,7 +2,7 @@
 and generators."""
 
 import ctypes
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -21,7 +21,7 @@ _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}
 
 
 def as_graph(edges, num_nodes=None, *, graph_ptr=None,
-             family: Optional[str] = None, name: Optional[str] = None,
+             family: str | None = None, name: str | None = None,
              sorted: bool = False, trusted: bool = False,
              columns=None) -> Graph:
     """The :class:`Graph` of

@@ -5,7 +5,7 @@ caller's edge order: that of the edge_index the graph was made from.
 """
 
 import math
-from typing import Optional, Union
+from typing import Union
 
 import torch
 from torch import Tensor
@@ -218,20 +218,19 @@ def _normalized(name, x, kind, weight, eps):
 
 
 # return_weights: False, True, or "after"
-Wanted = Union[bool, str]
+Wanted = bool | str
 # the output, or a tuple of it and what else was asked for
 Result = Union[Tensor, tuple[Tensor, ...]]
 
 
 def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
-                 scale: Optional[float] = None, bias: Optional[Tensor] = None,
+                 scale: float | None = None, bias: Tensor | None = None,
                  dropout: float = 0.0, training: bool = True,
-                 edge_attr: Optional[Tensor] = None,
-                 edge_projection: Optional[Tensor] = None,
-                 edge_bias: Optional[Tensor] = None, edge_use: str = "both",
-                 qk_norm: Optional[str] = None,
-                 query_norm: Optional[Tensor] = None,
-                 key_norm: Optional[Tensor] = None, norm_eps: float = 1e-5,
+                 edge_attr: Tensor | None = None,
+                 edge_projection: Tensor | None = None,
+                 edge_bias: Tensor | None = None, edge_use: str = "both",
+                 qk_norm: str | None = None, query_norm: Tensor | None = None,
+                 key_norm: Tensor | None = None, norm_eps: float = 1e-5,
                  return_weights: Wanted = False,
                  return_lse: bool = False) -> Result:
     """Dot-product attention of a graph transformer.
@@ -279,11 +278,10 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
                  return_lse, scale=scale, edge_use=edge_use)
 
 
-def agnn_attention(graph, h: Tensor, beta: Optional[Tensor] = None, *,
-                   h_dst: Optional[Tensor] = None,
-                   bias: Optional[Tensor] = None, dropout: float = 0.0,
-                   training: bool = True, return_weights: Wanted = False,
-                   self_loops: bool = False,
+def agnn_attention(graph, h: Tensor, beta: Tensor | None = None, *,
+                   h_dst: Tensor | None = None, bias: Tensor | None = None,
+                   dropout: float = 0.0, training: bool = True,
+                   return_weights: Wanted = False, self_loops: bool = False,
                    return_lse: bool = False) -> Result:
     """Attention by cosine: scores are beta cos(h_i, h_j), values h_j.
 
@@ -297,10 +295,9 @@ def agnn_attention(graph, h: Tensor, beta: Optional[Tensor] = None, *,
 
 def gat_attention(graph, h: Tensor, score_dst: Tensor, score_src: Tensor, *,
                   negative_slope: float = 0.2,
-                  edge_score: Optional[Tensor] = None,
-                  bias: Optional[Tensor] = None, dropout: float = 0.0,
-                  training: bool = True, return_weights: Wanted = False,
-                  self_loops: bool = False,
+                  edge_score: Tensor | None = None, bias: Tensor | None = None,
+                  dropout: float = 0.0, training: bool = True,
+                  return_weights: Wanted = False, self_loops: bool = False,
                   return_lse: bool = False) -> Result:
     """Additive attention: scores are leaky_relu(a_i + b_j), values h_j.
 
@@ -322,10 +319,10 @@ def gat_attention(graph, h: Tensor, score_dst: Tensor, score_src: Tensor, *,
 
 def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
                     negative_slope: float = 0.2,
-                    edge_attr: Optional[Tensor] = None,
-                    edge_projection: Optional[Tensor] = None,
-                    edge_bias: Optional[Tensor] = None,
-                    bias: Optional[Tensor] = None, dropout: float = 0.0,
+                    edge_attr: Tensor | None = None,
+                    edge_projection: Tensor | None = None,
+                    edge_bias: Tensor | None = None,
+                    bias: Tensor | None = None, dropout: float = 0.0,
                     training: bool = True, return_weights: Wanted = False,
                     self_loops: bool = False,
                     return_lse: bool = False) -> Result:
@@ -347,7 +344,7 @@ def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
 
 
 def score_attention(graph, scores: Tensor, value: Tensor,
-                    num_dst: Optional[int] = None, *, dropout: float = 0.0,
+                    num_dst: int | None = None, *, dropout: float = 0.0,
                     training: bool = True, return_weights: Wanted = False,
                     self_loops: bool = False,
                     return_lse: bool = False) -> Result:
@@ -372,8 +369,7 @@ def score_attention(graph, scores: Tensor, value: Tensor,
                  return_weights, return_lse, slope=1.0, self_loops=self_loops)
 
 
-def edge_scores(op: str, edges, *inputs,
-                scale: Optional[float] = None,
+def edge_scores(op: str, edges, *inputs, scale: float | None = None,
                 negative_slope: float = 0.2) -> Tensor:
     """[E, H] the raw scores, before softmax, of any edges: those of a graph or
     others, such as the sampled non-edges of SuperGAT.
@@ -468,9 +464,8 @@ def _of_pairs(batch, graph, bias):
 
 
 def dense_attention(batch: Tensor, query: Tensor, key: Tensor, value: Tensor,
-                    bias: Optional[Tensor] = None, *,
-                    scale: Optional[float] = None, dropout: float = 0.0,
-                    training: bool = True) -> Tensor:
+                    bias: Tensor | None = None, *, scale: float | None = None,
+                    dropout: float = 0.0, training: bool = True) -> Tensor:
     """Dot-product attention of each node to all nodes of its graph.
 
     batch [N]: the number of each node's graph, which never falls.

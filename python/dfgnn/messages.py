@@ -1,7 +1,7 @@
 """Sums, means, extremes and deviations of messages that have features of the
 edge in them: those of GINE and GEN, and of gated graph networks."""
 
-from typing import NamedTuple, Optional, Sequence, Union
+from typing import NamedTuple, Sequence, Union
 
 import torch
 from torch import Tensor
@@ -29,11 +29,11 @@ class Tensors(NamedTuple):
     edge_projection [2, H, D, F] (and an edge_bias [2, H, D]) the value has
     features of the edge, too: sigmoid(a_i + b_j + e) (x_j + e')."""
     value: torch.Tensor
-    edge_attr: Optional[torch.Tensor] = None
-    edge_projection: Optional[torch.Tensor] = None
-    edge_bias: Optional[torch.Tensor] = None
-    gate_dst: Optional[torch.Tensor] = None
-    gate_src: Optional[torch.Tensor] = None
+    edge_attr: torch.Tensor | None = None
+    edge_projection: torch.Tensor | None = None
+    edge_bias: torch.Tensor | None = None
+    gate_dst: torch.Tensor | None = None
+    gate_src: torch.Tensor | None = None
 
     def given(self):
         return {name: t for name, t in self._asdict().items()
@@ -191,15 +191,14 @@ def _traced(graph, reduce, tensors, num_dst):
     return sums(graph, "message-" + reduce, tensors.given())
 
 
-Reductions = Union[str, Sequence[str]]
+Reductions = str | Sequence[str]
 Reduced = Union[Tensor, tuple[Tensor, ...], list[Tensor]]
 
 
 def relu_messages(graph, x: Tensor, edge_attr: Tensor,
-                  edge_projection: Optional[Tensor] = None,
-                  edge_bias: Optional[Tensor] = None,
-                  reduce: Reductions = "sum", *,
-                  num_dst: Optional[int] = None) -> Reduced:
+                  edge_projection: Tensor | None = None,
+                  edge_bias: Tensor | None = None, reduce: Reductions = "sum",
+                  *, num_dst: int | None = None) -> Reduced:
     """out_i = the sum over in-edges of relu(x_j + e_ij), as GINEConv and
     GENConv have it, or another reduction.
 
@@ -225,13 +224,12 @@ def relu_messages(graph, x: Tensor, edge_attr: Tensor,
 
 
 def gated_messages(graph, x: Tensor, gate_dst: Tensor, gate_src: Tensor,
-                   edge_attr: Optional[Tensor] = None,
-                   edge_projection: Optional[Tensor] = None,
-                   edge_bias: Optional[Tensor] = None,
-                   reduce: Reductions = "sum", *,
-                   value_weight: Optional[Tensor] = None,
-                   value_bias: Optional[Tensor] = None,
-                   num_dst: Optional[int] = None) -> Reduced:
+                   edge_attr: Tensor | None = None,
+                   edge_projection: Tensor | None = None,
+                   edge_bias: Tensor | None = None, reduce: Reductions = "sum",
+                   *, value_weight: Tensor | None = None,
+                   value_bias: Tensor | None = None,
+                   num_dst: int | None = None) -> Reduced:
     """out_i = the sum over in-edges of sigmoid(a_i + b_j [+ e_ij]) x_j,
     feature by feature, as GatedGCN has it, or another reduction.
 

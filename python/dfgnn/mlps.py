@@ -5,7 +5,7 @@
                             residual=True, edges=True)
 """
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,28 +25,28 @@ from .graph import Graph
 class Call(NamedTuple):
     """The arguments of :func:`edge_mlp` that have names."""
 
-    dst: Optional[torch.Tensor] = None
-    src: Optional[torch.Tensor] = None
-    edge: Optional[torch.Tensor] = None
-    dst_part: Optional[torch.Tensor] = None
-    src_part: Optional[torch.Tensor] = None
-    activation: Optional[str] = "relu"
-    last: Optional[str] = None
+    dst: torch.Tensor | None = None
+    src: torch.Tensor | None = None
+    edge: torch.Tensor | None = None
+    dst_part: torch.Tensor | None = None
+    src_part: torch.Tensor | None = None
+    activation: str | None = "relu"
+    last: str | None = None
     slope: float = 0.01
     gate: bool = False
-    norm: Optional[str] = None
-    norm_weight: Optional[torch.Tensor] = None
-    norm_bias: Optional[torch.Tensor] = None
+    norm: str | None = None
+    norm_weight: torch.Tensor | None = None
+    norm_bias: torch.Tensor | None = None
     eps: float = 1e-5
     residual: bool = False
-    reduce: Optional[str] = "sum"
-    reduce_src: Optional[str] = None
-    dst_factor: Optional[torch.Tensor] = None
-    src_factor: Optional[torch.Tensor] = None
-    dst_gate: Optional[tuple] = None
-    src_gate: Optional[tuple] = None
+    reduce: str | None = "sum"
+    reduce_src: str | None = None
+    dst_factor: torch.Tensor | None = None
+    src_factor: torch.Tensor | None = None
+    dst_gate: tuple | None = None
+    src_gate: tuple | None = None
     gate_by: str = "sigmoid"
-    gate_weight: Optional[torch.Tensor] = None
+    gate_weight: torch.Tensor | None = None
     edges: bool = False
     columns: tuple = ("dst", "src", "edge")
 
@@ -164,7 +164,7 @@ def _sizes_of(call):
 class _Formula(NamedTuple):
     """What the checks of a call find."""
     settings: _mlp_formula.Settings
-    layout: Optional[_mlp_formula.Layout]
+    layout: _mlp_formula.Layout | None
     dtype: torch.dtype
 
 

@@ -6,7 +6,6 @@ dfgnn.capture() takes them: each replay draws anew.  The generator is torch's.
 """
 
 import math
-from typing import Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -133,8 +132,8 @@ def _joined(row, col, kind):
 
 def negative_sampling(
         edge_index: Tensor,
-        num_nodes: Optional[Union[int, Tuple[int, int]]] = None,
-        num_neg_samples: Optional[Union[int, float]] = None,
+        num_nodes: int | tuple[int, int] | None = None,
+        num_neg_samples: int | float | None = None,
         method: str = "sparse", force_undirected: bool = False) -> Tensor:
     """[2, n] different pairs of nodes that have no edge, each set of them as
     likely: num_neg_samples, or all where there are fewer.  The arguments are
@@ -163,8 +162,8 @@ def negative_sampling(
 
 
 def structured_negative_sampling(
-        edge_index: Tensor, num_nodes: Optional[int] = None,
-        contains_neg_self_loops: bool = True) -> Tuple[Tensor, Tensor, Tensor]:
+        edge_index: Tensor, num_nodes: int | None = None,
+        contains_neg_self_loops: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """(i, j, k) of each edge (i, j), with a k of which (i, k) is no edge.  The
     arguments are those of torch_geometric.utils.structured_negative_sampling.
     Raises InvalidError if a node has edges to all."""
@@ -186,8 +185,8 @@ def structured_negative_sampling(
 
 
 def batched_negative_sampling(
-        edge_index: Tensor, batch: Union[Tensor, Tuple[Tensor, Tensor]],
-        num_neg_samples: Optional[Union[int, float]] = None,
+        edge_index: Tensor, batch: Tensor | tuple[Tensor, Tensor],
+        num_neg_samples: int | float | None = None,
         method: str = "sparse", force_undirected: bool = False) -> Tensor:
     """[2, n] different pairs of nodes of the same graph of a batch that have no
     edge, num_neg_samples of each graph.  The arguments are those of

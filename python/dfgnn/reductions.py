@@ -11,7 +11,6 @@ import functools
 import math
 import sys
 import types
-from typing import Optional
 
 import torch
 from torch import Tensor
@@ -167,7 +166,7 @@ def _reduction(reduce):
 # ---- those of torch_geometric.utils -----------------------------------------
 
 def scatter(src: Tensor, index: Tensor, dim: int = 0,
-            dim_size: Optional[int] = None, reduce: str = "sum") -> Tensor:
+            dim_size: int | None = None, reduce: str = "sum") -> Tensor:
     """Elements of src reduced along an axis by the groups that index has for
     them: "sum" ("add"), "mean", "min", "max", "mul" or "any".
 
@@ -239,9 +238,8 @@ def _gather_coo(src, index):
         *src.shape[:dim], index.size(dim), *src.shape[dim + 1:]))
 
 
-def softmax(src, index: Optional[Tensor] = None,
-            ptr: Optional[Tensor] = None, num_nodes: Optional[int] = None,
-            dim: int = 0):
+def softmax(src, index: Tensor | None = None, ptr: Tensor | None = None,
+            num_nodes: int | None = None, dim: int = 0):
     """The softmax of src along an axis in the groups of index, or in the
     segments of ptr.  In the function of an edge_program, softmax(x) is that
     over the in-edges of each destination."""
@@ -267,7 +265,7 @@ def _of_floats(src, name):
 
 
 def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1,
-                    dim_size: Optional[int] = None) -> Tensor:
+                    dim_size: int | None = None) -> Tensor:
     """The softmax of src along an axis in the groups of index."""
     _of_floats(src, "scatter_softmax")
     return _softmax(_Groups(src, index, dim, dim_size), src, 0)
@@ -275,7 +273,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1,
 
 def scatter_log_softmax(src: Tensor, index: Tensor, dim: int = -1,
                         eps: float = 1e-12,
-                        dim_size: Optional[int] = None) -> Tensor:
+                        dim_size: int | None = None) -> Tensor:
     """The logarithm of scatter_softmax()."""
     _of_floats(src, "scatter_log_softmax")
     groups = _Groups(src, index, dim, dim_size)
@@ -285,8 +283,7 @@ def scatter_log_softmax(src: Tensor, index: Tensor, dim: int = -1,
 
 
 def scatter_logsumexp(src: Tensor, index: Tensor, dim: int = -1,
-                      out: Optional[Tensor] = None,
-                      dim_size: Optional[int] = None,
+                      out: Tensor | None = None, dim_size: int | None = None,
                       eps: float = 1e-12) -> Tensor:
     """log(sum(exp(src))) along an axis in the groups of index, 0 of an empty
     one; out: numbers that are summed with them, in place."""
@@ -306,7 +303,7 @@ def scatter_logsumexp(src: Tensor, index: Tensor, dim: int = -1,
 
 
 def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
-                out: Optional[Tensor] = None, dim_size: Optional[int] = None,
+                out: Tensor | None = None, dim_size: int | None = None,
                 unbiased: bool = True) -> Tensor:
     """The standard deviation of src along an axis in the groups of index."""
     groups = _Groups(src, index, dim, dim_size, out)

@@ -3,7 +3,7 @@ generators."""
 
 import difflib
 import inspect
-from typing import Callable, Optional
+from typing import Callable
 
 import torch
 
@@ -109,12 +109,12 @@ def tune_model(model: Callable, *inputs, **options) -> recordings.Tuned:
     return recordings.tune_step(model, *inputs, **options)
 
 
-Progress = Optional[Callable[[float, str], None]]
+Progress = Callable[[float, str], None] | None
 
 
-def tune_problem(graph, op: str = "gt", dim: Optional[int] = None, *,
+def tune_problem(graph, op: str = "gt", dim: int | None = None, *,
                  budget: float = 10.0, progress: Progress = None,
-                 name: Optional[str] = None, **problem) -> dict:
+                 name: str | None = None, **problem) -> dict:
     """Measures one problem on a graph.
 
     op: one of the library's operators: gt (attention by dot products, of graph
@@ -146,7 +146,7 @@ def tune_problem(graph, op: str = "gt", dim: Optional[int] = None, *,
 
 
 def tune_call(graph, program: EdgeProgram, *arguments, budget: float = 10.0,
-              progress: Progress = None, name: Optional[str] = None,
+              progress: Progress = None, name: str | None = None,
               **options) -> dict:
     """Measures what a call of a :func:`dfgnn.edge_program` with these tensors
     runs on a graph, or its gradient if ``backward``; as tune_problem()."""

@@ -2,7 +2,7 @@
 then the edges that read the halo, then the merge of both.  Other reductions
 take the whole table."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 
@@ -21,10 +21,10 @@ class _Call(NamedTuple):
     graph: object  # a DistGraph
     name: str  # of the operator
     settings: Settings
-    seed: Optional[torch.Tensor]
+    seed: torch.Tensor | None
     sources: tuple  # the numbers of the inputs that travel
     trains: bool  # whether backward will follow
-    halo_scale: Optional[torch.Tensor]  # scale_src of the halo
+    halo_scale: torch.Tensor | None  # scale_src of the halo
 
     @property
     def spec(self):

@@ -1,6 +1,6 @@
 """Networks of linear layers and activations as dfgnn.edge_mlp takes them."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import softplus
@@ -12,16 +12,16 @@ class Network(NamedTuple):
     """The layers of a network after its first Linear."""
     weights: list
     biases: list
-    activation: Optional[str]  # between the layers
-    last: Optional[str]
+    activation: str | None  # between the layers
+    last: str | None
     slope: float
 
 
 class Norm(NamedTuple):
     """The step after the last layer, in the words of dfgnn.edge_mlp."""
-    norm: Optional[str] = None
-    norm_weight: Optional[torch.Tensor] = None
-    norm_bias: Optional[torch.Tensor] = None
+    norm: str | None = None
+    norm_weight: torch.Tensor | None = None
+    norm_bias: torch.Tensor | None = None
     eps: float = 0.0
 
 

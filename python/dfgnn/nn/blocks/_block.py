@@ -1,7 +1,7 @@
 """The base of the blocks: a class over theirs whose forward is one call of
 dfgnn.edge_mlp where it can be, and the network of such a call."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     says of it; whether its layers of PyG are called where the kernels are not,
     and else never."""
     methods: dict
-    detail: Optional[str] = None
+    detail: str | None = None
     whole: bool = False
 
 

@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 import textwrap
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 _ARGS = r"((?:, \w+=(?:\w+|\((?:\w+,? ?)*\)))*)\)$"  # variables by name
 # a = self.edge_updater(edges, ...), and then self.propagate(edges, ...)
@@ -27,7 +27,7 @@ _UNCLEAR = re.compile(
 class Later(NamedTuple):
     """The arguments of an edge_updater() that propagate() calls."""
     edge_index: object
-    size: Optional[tuple]
+    size: tuple | None
     kwargs: dict
 
 

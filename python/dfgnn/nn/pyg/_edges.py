@@ -5,7 +5,7 @@ import functools
 import inspect
 import types
 import weakref
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -93,7 +93,7 @@ class Ends(NamedTuple):
     """Features and numbers of the nodes that send and of those that
     receive."""
     src: Tensor
-    dst: Optional[Tensor]
+    dst: Tensor | None
     num_src: int
     num_dst: int
 
@@ -134,7 +134,7 @@ class Looped(NamedTuple):
     edges: object
     num_nodes: int
     loops: bool
-    graph: Optional[Graph]  # the graph with loops, if weights were given
+    graph: Graph | None  # the graph with loops, if weights were given
     flipped: bool
     dtype: torch.dtype
 

@@ -1,7 +1,7 @@
 """The mixin over PyG's own class that makes a layer take the kernels."""
 
 import functools
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 import torch
 from torch import Tensor
@@ -244,16 +244,16 @@ class Row(NamedTuple):
     name: str  # the class in torch_geometric.nn
     # propagate by kernels: (layer, edge_index, size, **kwargs) -> a tensor, or
     # NotImplemented where PyG's own path is to be taken
-    fused: Optional[Callable] = None
+    fused: Callable | None = None
     # makes the forward from PyG's, for layers whose forward makes the edges of
     # propagate anew each time, or scores edge by edge
-    forward: Optional[Callable] = None
+    forward: Callable | None = None
     # by name, makers of other methods from PyG's
     methods: dict = {}
     # what forward tries first: the layer as one node of autograd
-    node: Optional[Callable] = None
+    node: Callable | None = None
     # how its relations go together, see relations/layers.py
-    relation: Optional[tuple] = None
+    relation: tuple | None = None
 
 
 def _forward_of(base):

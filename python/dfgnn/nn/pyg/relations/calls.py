@@ -3,7 +3,7 @@ the kernels together, see layers.py, each of the others by itself."""
 
 import operator
 import weakref
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,8 +31,8 @@ class Call(NamedTuple):
     edges: object
     more: tuple
     kwargs: dict
-    edge_attr: Optional[Tensor] = None
-    edge_weight: Optional[Tensor] = None
+    edge_attr: Tensor | None = None
+    edge_weight: Tensor | None = None
 
     def alone(self):
         """The layer's own result."""

@@ -2,7 +2,7 @@
 nodes, and what they are divided by needs the degrees of nodes of other
 ranks."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch_geometric.nn as pyg
@@ -18,7 +18,7 @@ class Normalized(NamedTuple):
     """The edges of a relation and their weights, None where all are 1, as
     GCNConv sums over them."""
     edges: Tensor
-    weight: Optional[Tensor]
+    weight: Tensor | None
 
 
 def normalized(graph, calls):

@@ -7,7 +7,7 @@ backward pass.  Many types are batched products, see tiles.py.
 """
 
 import itertools
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,8 +30,8 @@ from .rows import (
 class Reduction(NamedTuple):
     """The reduction of neighbours."""
     run: Callable  # (graph, table, weight) -> what destinations of a graph get
-    op: Optional[str] = None  # the operator that does the same, if there is one
-    weight: Optional[torch.Tensor] = None  # of edges [E], in the caller's order
+    op: str | None = None  # the operator that does the same, if there is one
+    weight: torch.Tensor | None = None  # of edges [E], in the caller's order
 
     def __call__(self, graph, table):
         return self.run(graph, table, self.weight)

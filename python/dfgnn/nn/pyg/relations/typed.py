@@ -8,7 +8,7 @@ each (node, relation) pair that has any, then multiplied, then summed.  With
 bases a head is a basis, and its weights are those of the edges' relations.
 """
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -196,7 +196,7 @@ class _Call(NamedTuple):
     value: Tensor  # [R * N, H * dim, C], of the nodes that send
     query: Tensor  # [R * N, H * dim], of those that receive
     key: Tensor
-    edge: Optional[Tensor]  # [E, H * dim] what features of edges bring
+    edge: Tensor | None  # [E, H * dim] what features of edges bring
 
     @property
     def matrix(self):
