@@ -205,7 +205,7 @@ class EdgeBuffer:
     def sound(self):
         """The tensor with unused edges in the place of those that are
         wrong."""
-        return self.among.sound_of(self)
+        return self.among.sound.narrow(1, *self.among.places[id(self)])
 
     def check(self, number, edges):
         most = self.capacity.most_edges
@@ -271,9 +271,6 @@ class _Among:
         self.faults.number += (strange & ~unused).sum()
         self.faults.send()
         self.sound = torch.where(strange, self.unused, self.tensor)
-
-    def sound_of(self, buffer):
-        return self.sound.narrow(1, *self.places[id(buffer)])
 
     def tell(self):
         count = self.faults.take()

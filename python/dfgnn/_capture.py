@@ -175,7 +175,8 @@ class Captured:
         device, rooms = self.device or _device(leaves), self.rooms(form)
         if device is None and not rooms:
             return None
-        key = (_hashable(form), device, _modes(), *[
+        modes = torch.is_grad_enabled(), autocast_dtype("cuda")
+        key = (_hashable(form), device, *modes, *[
             self._key_of(number, leaf, rooms) for number, leaf
             in enumerate(leaves) if device is not None or number in rooms])
         recording = self._recordings.get(key)
@@ -459,10 +460,6 @@ def _gpu_of(device):
         return None
     return device if device.index is not None else torch.device(
         "cuda", torch.cuda.current_device())
-
-
-def _modes():
-    return torch.is_grad_enabled(), autocast_dtype("cuda")
 
 
 def _static(leaf, device):

@@ -225,13 +225,10 @@ class Form:
 
 
 @functools.lru_cache(maxsize=256)
-def _form(numbers, fields):
+def operator_form(numbers, fields):
+    """The Form of calls of an operator; numbers: the first of their
+    Settings."""
     return Form(_template(*numbers), fields)
-
-
-def operator_form(settings, fields):
-    """The Form of calls of an operator."""
-    return _form(settings[:3], tuple(fields))
 
 
 def program_form(args, inputs, outputs, fields):

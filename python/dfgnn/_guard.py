@@ -301,7 +301,8 @@ class Race:
             if self._compiles():
                 self.open = _Sample(OWN, tensors, False)
                 return self.open
-            self._begin_anew()
+            self.held, self.steps, self.builds, self.waiting = False, 0, 0, []
+            self.samples = {KERNELS: [], OWN: []}
         turn, place = divmod(self.steps - WARM, RUN)
         path = OWN if turn >= 0 and turn % 2 else KERNELS
         timed = turn >= 0 and place > 0
@@ -316,10 +317,6 @@ class Race:
             self.since = time.monotonic()
         return time.monotonic() - self.since < MOST_WAIT_S and \
             _measure.compiling()
-
-    def _begin_anew(self):
-        self.held, self.steps, self.builds, self.waiting = False, 0, 0, []
-        self.samples = {KERNELS: [], OWN: []}
 
     def _close(self, sample):
         self.open = None

@@ -163,7 +163,7 @@ class Again:
             return None
         if _source(plan) in _SETTLED:
             return None
-        if self._is_known(plan, device) \
+        if (device, bytes(plan.wanted)) in _measured \
                 and time.monotonic() - self.since < YOUNG_S:
             return self
         key = device, bytes(plan.wanted), edges(handle).bit_length()
@@ -173,9 +173,6 @@ class Again:
             return self
         _prepared.pop(key).release()
         return self._measure(call, device, tensors)
-
-    def _is_known(self, plan, device):
-        return (device, bytes(plan.wanted)) in _measured
 
     def _measure(self, call, device, tensors):
         plan = call.plan.again(device)  # another call may have measured it

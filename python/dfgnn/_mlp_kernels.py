@@ -370,11 +370,11 @@ def may_serve(settings, widths, dtype, device):
     mlp = _mlp_of(settings, dtype, widths, False) \
         if device.type == "cuda" else None
     return mlp is not None and not library().dfgnn_edge_mlp_serves(
-        ctypes.byref(mlp), _loop(device).handle.pointer)
+        ctypes.byref(mlp), one_edge(device).handle.pointer)
 
 
 @functools.lru_cache(maxsize=None)
-def _loop(device):
+def one_edge(device):
     """A graph of one edge."""
     return as_graph(torch.zeros(2, 1, dtype=torch.int64, device=device), 1)
 

@@ -353,7 +353,7 @@ class Recipe(_execute.Recipe):
 
     def describe(self, graph, backward, tensors):
         return self.problem(backward), self.settings, operator_form(
-            self.settings, self.fields(backward))
+            self.settings[:3], tuple(self.fields(backward)))
 
     def problem(self, backward):
         return problem(self.op, backward, self.dtype, self.heads, self.dim,

@@ -1,7 +1,5 @@
 """Runs the programs and calls that _staged made of a function."""
 
-import functools
-
 import torch
 
 from . import _mlp_kernels, _nodes, _program_calls, _rewrites
@@ -10,7 +8,6 @@ from ._facts import Facts, refuse
 from ._nodes import Node, mapped
 from ._staged import Stages
 from ._trace import DST, EDGE, PARAM, SRC, TraceError
-from .convert import as_graph
 
 
 class Run:
@@ -43,11 +40,6 @@ def _size_of(run, place, edge_rows):
     return number
 
 
-@functools.lru_cache(None)
-def _one_edge(device):
-    return as_graph(torch.zeros(2, 1, dtype=torch.int64, device=device), 1)
-
-
 class Steps:
     """The steps of a traced function, each a program or a call of torch.  (A
     Plan of _execute is what the library makes of one kernel's call.)"""
@@ -64,7 +56,7 @@ class Steps:
     def probe_device(self, device):
         """probe() where there is no graph yet."""
         if device.type != "cpu":
-            self.probe(_one_edge(device))
+            self.probe(_mlp_kernels.one_edge(device))
 
     def probe(self, graph):
         """Raises UnsupportedError if the graph's device has no kernels for a

@@ -82,14 +82,11 @@ def part(node, value):
 def _cat(node, values, dim=0, axis=None):
     values = [v if isinstance(v, Value) else refuse("cat of a number")
               for v in values]
-    return joined([fit(v, m[1:]) for v, m in zip(values, _shapes(node))],
-                   _axis(node.shape, dim if axis is None else axis))
-
-
-def _shapes(node):
-    return [n.shape if len(n.shape) == len(node.shape) else
-            (1,) * (len(node.shape) - len(n.shape)) + n.shape
-            for n in node.args[0]]
+    rank = len(node.shape)
+    return joined([
+        fit(v, ((1,) * (rank - len(n.shape)) + n.shape)[1:])
+        for v, n in zip(values, node.args[0])],
+        _axis(node.shape, dim if axis is None else axis))
 
 
 def _stack(node, values, dim=0):

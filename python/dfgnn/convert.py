@@ -339,17 +339,6 @@ def read(path, family=None):
 
 # ---- what torch.jit.trace records --------------------------------------------
 
-def loop_plan(edge_index, num_nodes):
-    """(numbers of the edges that are no loops, those edges followed by a loop
-    for each of the first num_nodes nodes)."""
-    kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
-    loops = torch.arange(num_nodes, dtype=edge_index.dtype,
-                         device=edge_index.device)
-    edges = torch.cat([edge_index.index_select(1, kept),
-                       loops.expand(2, num_nodes)], 1)
-    return kept, edges
-
-
 class EdgeList(Graph):
     """The interface of Graph over an edge_index that torch.jit.trace takes as
     an input, by torch operations: nothing of it is in the library or kept."""
@@ -389,10 +378,12 @@ class EdgeList(Graph):
 
     def with_self_loops(self):
         if self.looped is None:
-            kept, edges = loop_plan(self.edge_index,
-                                    min(self.num_src, self.num_dst))
-            self.looped = EdgeList(edges, self.num_src, self.num_dst)
-            self.looped.kept = kept
-            self.looped.loops = min(self.num_src, self.num_dst)
+            edges, count = self.edge_index, min(self.num_src, self.num_dst)
+            kept = (edges[0] != edges[1]).nonzero().view(-1)
+            loops = torch.arange(count, dtype=edges.dtype, device=edges.device)
+            self.looped = EdgeList(torch.cat([
+                edges.index_select(1, kept), loops.expand(2, count)], 1),
+                self.num_src, self.num_dst)
+            self.looped.kept, self.looped.loops = kept, count
             self.looped.unlooped_edges = self.num_edges
         return self.looped

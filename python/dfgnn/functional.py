@@ -29,11 +29,6 @@ from .graph import Graph
 # ---- a call over a graph of this process: the inputs in its order of edges,
 # the seed of dropout, and the choice between kernels and torch's operations
 
-def extended(graph, x):
-    """x by the graph's sources, from x by the nodes of this process."""
-    return graph.extend(x) if isinstance(graph, Graph) else x
-
-
 def _size(spec, inputs):
     """(sources, destinations) by the shapes of the inputs."""
     size = {}

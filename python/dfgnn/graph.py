@@ -26,10 +26,6 @@ def _detached(tensor):
     return tensor.clone() if tensor.is_inference() else tensor
 
 
-def _unwrapped(*tensors):
-    return [unwrapped(tensor) for tensor in tensors]
-
-
 def _host_ptr(graph_ptr):
     if graph_ptr is None:
         return None
@@ -73,8 +69,8 @@ class Graph(Edges):
     def __init__(self, offsets, indices, num_src=None, *, edge_order=None,
                  graph_ptr=None, family=None, name=None, trusted=False,
                  columns=None, _order_is_sound=False):
-        offsets, indices, edge_order = _unwrapped(offsets, indices,
-                                                  edge_order)
+        offsets, indices, edge_order = map(unwrapped, (
+            offsets, indices, edge_order))
         lasting(lambda: self._set_up(offsets, indices, num_src, edge_order,
                                      graph_ptr, family, name, trusted,
                                      columns, _order_is_sound or trusted))

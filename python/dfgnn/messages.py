@@ -40,12 +40,6 @@ class Tensors(NamedTuple):
                 if t is not None}
 
 
-def _same_type(tensors):
-    """All tensors in one type, that of an autocast region if there is one."""
-    kind = common_type(tensors)
-    return Tensors(*(None if t is None else t.to(kind) for t in tensors))
-
-
 def _with_heads(x, width, tensors):
     """The tensors with x as their value, all with dimensions of heads and of
     features."""
@@ -138,7 +132,8 @@ def _call(graph, tensors, reduce, num_dst, value_weight=None, value_bias=None):
         more = _with_heads(x, width, Tensors(
             x, edge_projection=value_weight, edge_bias=value_bias))
         tensors = _with_value(tensors, more.edge_projection, more.edge_bias)
-    tensors = _same_type(tensors)
+    kind = common_type(tensors)
+    tensors = Tensors(*(None if t is None else t.to(kind) for t in tensors))
     matrix = tensors.edge_projection
     if matrix is not None and matrix.dim() == 3 and \
             _ways.product_of_edge_features(

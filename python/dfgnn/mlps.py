@@ -152,10 +152,6 @@ def _rows(*tensors):
     return next((t.size(0) for t in tensors if t is not None), None)
 
 
-def _is_list(graph):
-    return isinstance(graph, torch.Tensor) and graph.layout == torch.strided
-
-
 def _sizes_of(call):
     """(sources, destinations) of an edge_index by the rows of tensors."""
     return _rows(call.src, call.src_part), _rows(call.dst, call.dst_part)
@@ -426,7 +422,7 @@ def _compiled(graph, weights, biases, call):
             return None
         num_src, num_dst = graph.num_src, graph.num_dst
         num_edges = graph.num_edges
-    elif _is_list(graph):
+    elif isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
         num_src, num_dst = _sizes_of(call)
         num_edges = graph.size(1)
         if num_src is None or num_dst is None:

@@ -83,7 +83,7 @@ def _tensors_of(by_letter, others):
                       if isinstance(v, torch.Tensor)]
 
 
-def _static(shape):
+def static(shape):
     """Sizes that torch.compile then takes as they are."""
     return tuple([operator.index(n) for n in shape])
 
@@ -298,13 +298,13 @@ class EdgeProgram(MessageFunction):
         for letter, named in by_letter.items():
             for name, t in (named or {}).items():
                 tensors.append(t)
-                kinds.append((letter, name, _static(t.shape[1:]), t.dtype,
+                kinds.append((letter, name, static(t.shape[1:]), t.dtype,
                               t.requires_grad))
         plain = []
         for name, value in others.items():
             if isinstance(value, torch.Tensor):
                 tensors.append(value)
-                kinds.append(("", name, _static(value.shape), value.dtype,
+                kinds.append(("", name, static(value.shape), value.dtype,
                               value.requires_grad))
             else:
                 plain.append((name, value))

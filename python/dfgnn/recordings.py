@@ -327,12 +327,6 @@ class Tuned:
         """How many times as fast the kernels of a step are."""
         return self.recording.ms / self.after.ms if self.after.ms else 1.0
 
-    def _after(self, timed):
-        """The same problem on the same graph after tuning."""
-        return next((m for m in self.after.problems
-                     if m.handle is timed.handle
-                     and bytes(m.problem) == bytes(timed.problem)), None)
-
     def __repr__(self):
         before = self.recording
         lines = [f"tuned {len(self.reports)} of {len(before.problems)} "
@@ -340,7 +334,9 @@ class Tuned:
                  f"take {self.after.ms:.3g} ms, before {before.ms:.3g} ms "
                  f"({self.gain:.2f} times as fast)"]
         for k, timed in enumerate(before.problems):
-            now = self._after(timed)
+            now = next((m for m in self.after.problems
+                        if m.handle is timed.handle
+                        and bytes(m.problem) == bytes(timed.problem)), None)
             text = f"  {timed!r}"
             if now is not None:
                 text += f", now {now.spread}"

@@ -326,11 +326,6 @@ def first(node):
     return decorate
 
 
-# The names of tensors with a row for each node of the graph, and of those with
-# a row for each edge.
-_OF_NODES, _OF_EDGES = ("x", "x_dst"), ("edge_attr", "edge_weight")
-
-
 def recipe(function):
     """Decorates a function (graph, settings, static, *tensors) that returns
     the links of a chain, or None where shapes are not as they should be; the
@@ -344,14 +339,9 @@ def recipe(function):
     code = function.__code__
     function.names = code.co_varnames[3:code.co_argcount]
     function.keys = tuple(
-        _key_of_nodes if name in _OF_NODES else
-        _key_of_edges if name in _OF_EDGES else _key_of_all
+        _KEYS.get(name, lambda _, tensor: tensor.shape)
         for name in function.names)
     return function
-
-
-def _key_of_nodes(graph, tensor):
-    return tensor.shape[1:]
 
 
 def _key_of_edges(graph, tensor):
@@ -361,8 +351,10 @@ def _key_of_edges(graph, tensor):
             tensor.shape[1:])
 
 
-def _key_of_all(graph, tensor):
-    return tensor.shape
+# By the name of a tensor with a row for each node, or for each edge, the
+# function of what links ask of it; they ask the whole shape of others.
+_KEYS = {**dict.fromkeys(("x", "x_dst"), lambda _, tensor: tensor.shape[1:]),
+         **dict.fromkeys(("edge_attr", "edge_weight"), _key_of_edges)}
 
 
 def graph_of(edges, sizes, loops=False):

@@ -11,7 +11,6 @@ from .._values import is_adjacency, values_like
 from ..aggregation import (
     REDUCTIONS, aggregate, each_reduction, gcn, spmm)
 from ..convert import as_graph
-from ..functional import extended
 from ..graph import Graph
 from ..messages import gated_messages, relu_messages
 from . import _sum_nodes
@@ -99,8 +98,9 @@ class GCNConv(_Static):
                     2.0 if self.improved else 1.0)])
             loops = torch.arange(num_nodes, dtype=src.dtype, device=src.device)
             src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
-        result = edges, normalize(edge_weight, src, dst, num_nodes,
-                                  lambda scale: extended(edges, scale))
+        result = edges, normalize(
+            edge_weight, src, dst, num_nodes,
+            edges.extend if isinstance(edges, Graph) else None)
         if self.cached and not in_transform() and not compiling():
             self._cached = as_graph(edges, num_nodes), result[1]
         return result

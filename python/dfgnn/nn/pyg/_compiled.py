@@ -8,7 +8,6 @@ reads, leaves the graph.
 
 import functools
 import math
-import operator
 import re
 import sys
 import weakref
@@ -32,6 +31,7 @@ from ..._trace import TraceError
 from ..._ways import small_sums
 from ...errors import Error
 from ...graph import Graph
+from ...programs import static
 from ._mixin import Fused
 from ._propagate_steps import Programs, own_function
 
@@ -220,11 +220,6 @@ def _stand_in(edge_dtype, device, size, arguments):
     return edges, size, kwargs
 
 
-def _static(shape):
-    """Sizes that torch.compile then takes as they are."""
-    return tuple([operator.index(n) for n in shape])
-
-
 # sizes that torch.export knows from values alone, such as that of edges after
 # remove_self_loops(), are equal to no others
 _surely = getattr(symbolic_shapes, "guard_or_false", bool)
@@ -249,7 +244,7 @@ class _Rows:
         about = x.dtype, x.requires_grad
         if x.dim() == 0:
             return None, (), *about
-        return self.number(x.size(0)), _static(x.shape[1:]), *about
+        return self.number(x.size(0)), static(x.shape[1:]), *about
 
 
 def _described(kwargs, rows):

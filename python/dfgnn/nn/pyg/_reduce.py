@@ -94,12 +94,6 @@ def _power(module, x, inverse=False):
         1. / p if inverse else p)
 
 
-def _of_powers(module, x):
-    """Whether a reduction of x_j is a mean between two powers, each of a node."""
-    return type(module) is aggr.PowerMeanAggregation and x.dim() == 2 and \
-        not hooked(module) and hasattr(module, "min_value")
-
-
 def neighbours(layer, edge_index, size, x, edge_weight=None):
     """PyG's propagate of x_j, or of edge_weight * x_j."""
     if isinstance(edge_index, Looped):
@@ -107,8 +101,10 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if not known(edge_index):
         return unfit(layer, unknown(edge_index))
     module, pair = layer.aggr_module, ends(layer, x, size)
+    # a mean between two powers, each of a node
     powers = pair is not None and edge_weight is None and \
-        _of_powers(module, pair.src)
+        type(module) is aggr.PowerMeanAggregation and pair.src.dim() == 2 \
+        and not hooked(module) and hasattr(module, "min_value")
     names = ("mean",) if powers else reductions(module)
     if names is None:
         return unfit(layer, "no kernel reduces by " + type(module).__name__)
@@ -125,7 +121,9 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
             graph, shape.enter(src), names, pair.num_dst)]
         return _power(module, outs[0], True) if powers else \
             combine(module, outs, graph)
-    if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
+    count = edge_index.num_edges if isinstance(edge_index, Graph) else \
+        edge_index.size(1)
+    if not shape.weights or edge_weight.numel() != count:
         return unfit(layer, "edge_weight is not [edges]")
     if names not in (("sum",), ("mean",)) or (names == ("mean",)
                                               and compiling()):
@@ -137,10 +135,6 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if names == ("mean",):
         out = out / degrees_of(graph, out)
     return shape.leave(out)
-
-
-def edge_index_size(edges):
-    return edges.num_edges if hasattr(edges, "num_edges") else edges.size(1)
 
 
 def _normalized(layer, looped, x, edge_weight):

@@ -219,12 +219,6 @@ def traced_class(kind):
                 **over(traced_class, kind))
 
 
-def _generated(function):
-    """Whether PyG has made this propagate of a class from its template."""
-    return function is MessagePassing.propagate or \
-        function.__module__.endswith("_propagate")
-
-
 def traceable(kind):
     """Why the messages of a class are not traced, or None."""
     if not issubclass(kind, MessagePassing) or issubclass(kind, Fused):
@@ -232,7 +226,10 @@ def traceable(kind):
     if kind.message is MessagePassing.message and \
             kind.forward is MessagePassing.forward:
         return "it has no messages"
-    if any("propagate" in vars(c) and not _generated(c.propagate)
+    # PyG makes propagate of a class from its template
+    if any("propagate" in vars(c)
+           and c.propagate is not MessagePassing.propagate
+           and not c.propagate.__module__.endswith("_propagate")
            for c in kind.__mro__[:kind.__mro__.index(MessagePassing)]):
         return "its propagate is its own"
     if kind.__module__ == "torch.nn.utils.parametrize":

@@ -129,10 +129,6 @@ def _gat_edges(call):
     return _looped(call)
 
 
-def _gatv2_edges(call):
-    return _looped(_projects_edges(call))
-
-
 def _edge_parts(relations):
     """(features [E, F] of edges by relation, or how many have none; weights of
     their projections)."""
@@ -243,10 +239,6 @@ def _gatv2_reason(layer):
     if layer.share_weights and layer.lin_l is not layer.lin_r:
         return "its projections are not PyG's"
     return own_reason(layer)
-
-
-def _gatv2_settings(layer):
-    return _heads(layer), _has_bias(layer, "lin_l", "lin_r")
 
 
 def _gatv2(graph, x, relations, summed):
@@ -365,10 +357,6 @@ def _sage_settings(layer):
             _has_bias(layer, "lin"))
 
 
-def _sage_linears(layer):
-    return () if layer.project or layer.normalize else ("lin_l", "lin_r")
-
-
 def _sage(graph, x, relations, summed):
     first = relations[0].layer
     return linear_of_sums(
@@ -431,11 +419,13 @@ def _gin(graph, x, relations, summed):
 
 
 GAT = Kind(own_reason, _heads, _gat, ("edge_attr",), _gat_edges)
-GATV2 = Kind(_gatv2_reason, _gatv2_settings, _gatv2, ("edge_attr",),
-             _gatv2_edges)
+GATV2 = Kind(_gatv2_reason, lambda layer: (
+    _heads(layer), _has_bias(layer, "lin_l", "lin_r")), _gatv2,
+    ("edge_attr",), lambda call: _looped(_projects_edges(call)))
 TRANSFORMER = Kind(own_reason, _transformer_settings, _transformer,
                    ("edge_attr",), _projects_edges)
-SAGE = Kind(_reduce_reason, _sage_settings, _sage, linears=_sage_linears)
+SAGE = Kind(_reduce_reason, _sage_settings, _sage, linears=lambda layer: ()
+            if layer.project or layer.normalize else ("lin_l", "lin_r"))
 GRAPH = Kind(_reduce_reason, _reduction, _graph_conv, ("edge_weight",),
              _weighted, lambda layer: ("lin_rel", "lin_root"))
 GCN = Kind(_gcn_reason, _reduction, _gcn, ("edge_weight",), _normalized)
