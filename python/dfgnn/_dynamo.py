@@ -214,8 +214,9 @@ class Function:
         if any(t.is_cuda for t in _tensors(args)) and \
                 torch.cuda.is_current_stream_capturing():
             raise TraceError("a CUDA graph is captured by its first call")
-        self.classes += [one for one in map(_looked_at, _classes(about)) if
-                         all(one[0] != other[0] for other in self.classes)]
+        self.classes += [(vars(kind), tuple(vars(kind).values()))
+                         for kind in _classes(about) if all(
+                             vars(kind) != other for other, _ in self.classes)]
         _thread.deletes = _methods(type(about)), self.deleted
         try:
             result = _compiled(self.run, self.make, args,
@@ -399,10 +400,6 @@ def _tensors(args):
             yield x
         elif isinstance(x, dict):
             yield from _tensors(x.values())
-
-
-def _looked_at(kind):
-    return vars(kind), tuple(vars(kind).values())
 
 
 _LIBRARIES = "torch", "numpy", "builtins", "dfgnn", "torch_geometric"

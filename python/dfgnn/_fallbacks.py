@@ -28,3 +28,8 @@ def own_path(layer, reason, whose="PyG's"):
     say_once(f"{type(layer).__name__} takes {whose} own path: {reason}",
              logging.INFO)
     note(layer, reason)
+
+
+def say_unfused():
+    say_once("gradients of gradients are made by torch operations, which hold "
+             "every edge's features")

@@ -300,11 +300,8 @@ def _median(graph, messages):
     return out.view(shape)
 
 
-def _product(graph, messages):
-    return scattered(messages, graph.dst, graph.num_dst, "mul")
-
-
-_BY_EDGE = {"median": _median, "mul": _product}
+_BY_EDGE = {"median": _median, "mul": lambda graph, messages: scattered(
+    messages, graph.dst, graph.num_dst, "mul")}
 
 
 def sums(way, graph, op, fields, saved=None):

@@ -86,17 +86,6 @@ def swap(module, kind):
     object.__setattr__(module, "__class__", kind)  # classes may forbid writes
 
 
-def _by_own_path(layer, args, kwargs):
-    # the layer keeps its class: other threads may be in its kernels
-    before = getattr(_thread, "own", None)
-    _thread.own = layer
-    try:  # not what stands on the layer
-        return getattr(type(layer), "_dfgnn_base", type(layer)).forward(
-            layer, *args, **kwargs)
-    finally:
-        _thread.own = before
-
-
 def takes_own_path(layer):
     """Whether the methods of a layer with kernels are to be its library's, since
     its forward is in this thread: not in a checkpoint inside of it, which calls
@@ -549,7 +538,14 @@ class Guard:
                 self.races[recorded].key = ""  # times are known of known graphs
 
     def other(self, layer, args, kwargs):
-        return _by_own_path(layer, args, kwargs)
+        # the layer keeps its class: other threads may be in its kernels
+        before = getattr(_thread, "own", None)
+        _thread.own = layer
+        try:  # not what stands on the layer
+            return getattr(type(layer), "_dfgnn_base", type(layer)).forward(
+                layer, *args, **kwargs)
+        finally:
+            _thread.own = before
 
     @property
     def kept(self):

@@ -157,17 +157,14 @@ def _load():
         return None
 
 
-def _address(name):
-    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value
-
-
 extension = _load()
 call = None if extension is None else extension.call
 # the functions that graphs of batches and their plans are made with, in the
 # order of the extension's call_library
-functions = b"" if extension is None else struct.pack("@5P", *map(_address, (
-    "dfgnn_graph_create_deferred", "dfgnn_graph_destroy_on",
-    "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")))
+functions = b"" if extension is None else struct.pack("@5P", *[
+    ctypes.cast(getattr(library(), name), ctypes.c_void_p).value for name in (
+        "dfgnn_graph_create_deferred", "dfgnn_graph_destroy_on",
+        "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")])
 
 
 def form(template, links, slots):

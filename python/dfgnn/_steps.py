@@ -30,16 +30,6 @@ class Run:
         return x
 
 
-def _size_of(run, place, edge_rows):
-    """The function that turns a sign of rows into their number in a call;
-    edge_rows: its rows of edges are computed by node."""
-    def number(x):
-        if edge_rows and isinstance(x, int) and x == _nodes.EDGES:
-            return run.graph.num_dst if place == DST else run.graph.num_src
-        return run.number(x)
-    return number
-
-
 class Steps:
     """The steps of a traced function, each a program or a call of torch.  (A
     Plan of _execute is what the library makes of one kernel's call.)"""
@@ -158,13 +148,15 @@ class Steps:
             order = "graph" if wide else "caller"
         by_node = fact.rows == _nodes.EDGES and not wide and \
             fact.place in (DST, SRC)
-        number = _size_of(run, fact.place, by_node)
+        end = "num_dst" if fact.place == DST else "num_src"
 
         def argument(x):
             if isinstance(x, Node):
                 return self._by_edge(run, x) if wide else self._by_node(
                     run, x) if by_node else self._native(run, x)[0]
-            return number(x) if isinstance(x, int) else x
+            if by_node and isinstance(x, int) and x == _nodes.EDGES:
+                return getattr(run.graph, end)
+            return run.number(x)
         if node.flat:  # as almost all are
             args = [argument(x) for x in node.args]
             kwargs = {k: argument(x) for k, x in node.kwargs.items()}

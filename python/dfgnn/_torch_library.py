@@ -208,10 +208,6 @@ def _forward(name, *arguments):
     return [t.contiguous() for t in _family(name).run(Call(*arguments))]
 
 
-def _fake_forward(name, *arguments):
-    return _family(name).fake(Call(*arguments))
-
-
 def _backward(wanted, present, saved, grads, name, *arguments):
     family, rest = _family(name), iter(grads)
     call = family.restored(Call(*arguments), grads)
@@ -265,7 +261,8 @@ def _define():
         torch.library.define(full, f"({_CALL}) -> Tensor[]")
         torch.library.impl(full, "CompositeImplicitAutograd")(_recorded)
         for suffix, schema, function, fake, place in (
-                ("_forward", _CALL, _forward, _fake_forward, 4),
+                ("_forward", _CALL, _forward, lambda name, *arguments:
+                 _family(name).fake(Call(*arguments)), 4),
                 ("_backward", _GRADIENT, _backward, _fake_backward, 3)):
             full = f"dfgnn::call{suffix}{end}"
             torch.library.define(full, f"({schema}) -> Tensor[]", tags=tags)

@@ -419,10 +419,6 @@ def _rms_norm(x, shape, weight=None, eps=None):
     return y if weight is None else y * weight
 
 
-def _softmax(x, dim=None, _stacklevel=3, dtype=None):
-    return _along("softmax")(x, dim)
-
-
 def _over(name):
     def method(x):
         place = ENDS[name.rsplit("_", 1)[1]]
@@ -471,7 +467,9 @@ METHODS.update({
     "view": _reshape, "reshape": _reshape,
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "norm": _norm,
     "dropout": _dropout, "softplus": _softplus, "gelu": _gelu,
-    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "softmax": _softmax,
+    "layer_norm": _layer_norm, "rms_norm": _rms_norm, 
+    "softmax": lambda x, dim=None, _stacklevel=3, dtype=None: _along(
+        "softmax")(x, dim),
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute,
     "contiguous": lambda x: x})
 METHODS.update({name: _over(name) for name in _OVER_EDGES})

@@ -60,11 +60,6 @@ def _getitem(node, value, key):
     return value[keys]
 
 
-def _narrow(node, value, dim, start, length):
-    return narrow(value, _axis((0,) + value.shape, dim), start,
-                  start + length)
-
-
 def part(node, value):
     """One of the results of chunk, split or unbind."""
     parent, k = node.args
@@ -272,7 +267,8 @@ TABLE.update({
     "transpose": _transpose, "permute": _permute, "movedim": _movedim,
     "__getitem__": _getitem, "select": lambda node, x, dim, index:
         x._slice(_axis((0,) + x.shape, dim), index),
-    "narrow": _narrow,
+    "narrow": lambda node, x, dim, start, length: narrow(
+        x, _axis((0,) + x.shape, dim), start, start + length),
     "cat": _cat, "stack": _stack, "einsum": _einsum, "matmul": _matmul,
     "linear": _linear, "norm": _norm, "normalize": _normalize,
     "cosine_similarity": _cosine, "cross": _cross, "clamp": _clamp, "to": _to,

@@ -60,8 +60,10 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None,
 def _made(edges, num_nodes, sorted, columns, options):
     if isinstance(edges, (tuple, list)) and 2 <= len(edges) <= 3:
         order = edges[2] if len(edges) == 3 else None
-        graph = Graph(edges[0], edges[1], _sources(num_nodes),
-                      edge_order=order, columns=columns, **options)
+        graph = Graph(
+            edges[0], edges[1], num_nodes[0] if isinstance(
+                num_nodes, (tuple, list)) else num_nodes,
+            edge_order=order, columns=columns, **options)
         _check_destinations(num_nodes, graph)
         return graph
     if columns is not None:
@@ -135,10 +137,6 @@ def batch_graph(edges, sizes, loops):
     graph = Graph.of_batch(edges, sizes, loops)
     keep(edges)[GRAPHS] = {key_of(sizes, loops=loops): graph}
     return graph
-
-
-def _sources(num_nodes):
-    return num_nodes[0] if isinstance(num_nodes, (tuple, list)) else num_nodes
 
 
 def _check_destinations(num_nodes, graph):
@@ -260,16 +258,13 @@ def _from_data(data, num_nodes, options, sorted):
 def _from_dgl(graph, num_nodes, options):
     # DGL replaces _graph whenever edges or nodes change, and shares it between
     # graphs that have the same ones
-    return _kept(graph._graph, graph.batch_size, options,
-                 lambda: _make_from_dgl(graph, dict(options)))
-
-
-def _make_from_dgl(graph, options):
-    if options["graph_ptr"] is None and graph.batch_size > 1:
-        counts = graph.batch_num_nodes().cpu()
-        options["graph_ptr"] = torch.cat([counts.new_zeros(1),
-                                          counts.cumsum(0)])
-    return _of_dgl_index(graph._graph, options)
+    def make():
+        ptr = options["graph_ptr"]
+        if ptr is None and graph.batch_size > 1:
+            counts = graph.batch_num_nodes().cpu()
+            ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return _of_dgl_index(graph._graph, dict(options, graph_ptr=ptr))
+    return _kept(graph._graph, graph.batch_size, options, make)
 
 
 def _from_dgl_index(index, num_nodes, options):

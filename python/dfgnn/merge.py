@@ -10,15 +10,6 @@ import torch
 from ._checks import describe
 
 
-def _merged(outs, lses):
-    lses = torch.stack(lses)
-    empty = (lses == float("-inf")).all(0)  # rows without edges in any part
-    lse = torch.logsumexp(lses.masked_fill(empty, 0), 0)
-    out = sum(share.unsqueeze(-1) * part.to(share.dtype)
-              for share, part in zip((lses - lse).exp(), outs))
-    return out.to(outs[0].dtype), lse.masked_fill(empty, float("-inf"))
-
-
 def merge_attention(parts) -> tuple[torch.Tensor, torch.Tensor]:
     """(out, lse) of attention over the edges of all parts, from the (out, lse)
     of each: lse = log sum exp(lse_p), out = sum exp(lse_p - lse) out_p.
@@ -44,4 +35,9 @@ def merge_attention(parts) -> tuple[torch.Tensor, torch.Tensor]:
         if not isinstance(lse, torch.Tensor) or lse.shape != out.shape[:2]:
             raise ValueError(f"lse of parts[{number}] is {describe(lse)}, "
                              f"expected {list(out.shape[:2])}")
-    return _merged(*zip(*parts))
+    lses = torch.stack([lse for _, lse in parts])
+    empty = (lses == float("-inf")).all(0)  # rows without edges in any part
+    lse = torch.logsumexp(lses.masked_fill(empty, 0), 0)
+    out = sum(share.unsqueeze(-1) * part.to(share.dtype)
+              for share, (part, _) in zip((lses - lse).exp(), parts))
+    return out.to(first.dtype), lse.masked_fill(empty, float("-inf"))

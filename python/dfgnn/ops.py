@@ -16,7 +16,7 @@ from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._checks import exact
 from ._evaluators import inverse_root, keep_factors
 from ._execute import Settings, sum_settings
-from ._fallbacks import say_once
+from ._fallbacks import say_once, say_unfused
 from ._operators import OPERATORS, input_of
 from ._torch_library import Call, Family, place
 from .errors import UnsupportedError
@@ -119,8 +119,7 @@ def _differentiate(graph, recipe, kept, grads, needed, create_graph):
         if create_graph:
             results = _by_program(graph, recipe, tensors, seed, saved, grads)
             if results is None:
-                say_once("gradients of gradients are made by torch "
-                         "operations, which hold every edge's features")
+                say_unfused()
         return _by_torch(graph, recipe, tensors, seed, saved) \
             if results is None else results
     return by_operations(outs, inputs, grads, [

@@ -419,22 +419,15 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
     if chain is None:
         if len(_chains) >= _MOST_CHAINS:
             _chains.clear()
-        chain = _chains[key] = _build(graph, links, settings, static, tensors)
+        names = (*links.names, "seed") if dropout else links.names
+        parts = links(graph, settings, static, *tensors)
+        chain = _chains[key] = Other if parts is None else Chain(names, parts)
     if chain is Other:
         raise Other
     if dropout:
         tensors = (*tensors, make_seed(device))
     return chain.plain(graph, tensors) if type(graph) is FewEdges else \
         chain(graph, tensors)
-
-
-def _build(graph, links, settings, static, tensors):
-    """The Chain of a call, or Other."""
-    chain_links = links(graph, settings, static, *tensors)
-    if chain_links is None:
-        return Other
-    names = (*links.names, "seed") if settings.dropout else links.names
-    return Chain(names, chain_links)
 
 
 def fits(weight, bias, inputs):

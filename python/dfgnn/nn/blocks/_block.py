@@ -93,19 +93,13 @@ def keeps_type(edge):
     return dtype is None or dtype == edge.dtype
 
 
-def _obstacle(block):
-    if compiling():
-        return "torch.compile traces"
-    return surroundings()
-
-
 def served(theirs, name, run):
     """A method of a class over theirs: run(block, ...) by kernels, or theirs
     where that raises Other."""
     def method(self, *args, **kwargs):
         if not compiling() and takes_own_path(self):
             return getattr(theirs, name)(self, *args, **kwargs)
-        reason = _obstacle(self)
+        reason = "torch.compile traces" if compiling() else surroundings()
         if reason is None:
             try:
                 return run(self, *args, **kwargs)

@@ -9,13 +9,6 @@ from .._node import Other
 from ._block import Row, call, mlp_of, modules_of
 
 
-def _graph(senders, receivers, count):
-    return remember(
-        senders, ("edges", count),
-        lambda: as_graph(torch.stack([senders, receivers]), count),
-        (receivers,))
-
-
 def _conditioned(block, rows, kind, projection, condition):
     """The tensor that a block adds to its nodes or edges, or puts beside them."""
     if kind == "none" or condition is None:
@@ -48,9 +41,12 @@ def interaction(block, nodes, edges, senders, receivers, cutoff,
                                   nodes.size(1)))
     by = "softmax" if block._attention_gate == "softmax" else "sigmoid"
     near = cutoff.reshape(-1) if block._distance_cutoff else None
+    count = nodes.size(0)
+    graph = remember(senders, ("edges", count), lambda: as_graph(
+        torch.stack([senders, receivers]), count), (receivers,))
     new_edges, received, sent = call(
-        _graph(senders, receivers, nodes.size(0)), mlp, edges, nodes, nodes,
-        edges=True, reduce="sum", reduce_src="sum",
+        graph, mlp, edges, nodes, nodes, edges=True, reduce="sum",
+        reduce_src="sum",
         dst_gate=_gate(block._receive_attn), src_gate=_gate(block._send_attn),
         gate_by=by, gate_weight=near if by == "softmax" else None,
         dst_factor=near, src_factor=near)

@@ -56,15 +56,12 @@ def difference(programs, args, name):
         return None
     except (TraceError, Error) as error:  # of which no kernel can be made
         return f"check: {error}"
-    if reason is not None and _are_finite(args):
+    if reason is not None and all(bool(x.isfinite().all()) for x in args if
+                                  isinstance(x, Tensor)
+                                  and x.is_floating_point()):
         warnings.warn(f"{name} takes PyG's own path: {reason}. This is a fault "
                       "of dfgnn: please report it", stacklevel=2)
     return reason
-
-
-def _are_finite(args):
-    return all(bool(x.isfinite().all()) for x in args
-               if isinstance(x, Tensor) and x.is_floating_point())
 
 
 def _with_lonely(programs, args):

@@ -127,8 +127,8 @@ def _names(code, scope):
     """The names by which code calls functions of PyG and nothing else."""
     uses = {}
     for step in dis.get_instructions(code):
-        if _hashable(scope.get(step.argval if isinstance(
-                step.argval, str) else None)) in FUNCTIONS:
+        value = scope.get(step.argval) if isinstance(step.argval, str) else None
+        if isinstance(value, types.FunctionType) and value in FUNCTIONS:
             uses.setdefault(step.argval, set()).add(step.opname)
     return [name for name, ops in uses.items() if ops == {"LOAD_GLOBAL"}]
 
@@ -159,10 +159,6 @@ def replaced(method):
     """A method of a layer that has kernels, with the functions that it calls
     replaced."""
     return _with_functions(inspect.unwrap(method), set())
-
-
-def _hashable(value):
-    return value if isinstance(value, types.FunctionType) else None
 
 
 def _counting(kind, called):

@@ -352,11 +352,6 @@ def _reduction(layer):
     return type(module), reductions(module)
 
 
-def _sage_settings(layer):
-    return (*_reduction(layer), layer.project, layer.normalize,
-            _has_bias(layer, "lin"))
-
-
 def _sage(graph, x, relations, summed):
     first = relations[0].layer
     return linear_of_sums(
@@ -424,8 +419,10 @@ GATV2 = Kind(_gatv2_reason, lambda layer: (
     ("edge_attr",), lambda call: _looped(_projects_edges(call)))
 TRANSFORMER = Kind(own_reason, _transformer_settings, _transformer,
                    ("edge_attr",), _projects_edges)
-SAGE = Kind(_reduce_reason, _sage_settings, _sage, linears=lambda layer: ()
-            if layer.project or layer.normalize else ("lin_l", "lin_r"))
+SAGE = Kind(_reduce_reason, lambda layer: (
+    *_reduction(layer), layer.project, layer.normalize,
+    _has_bias(layer, "lin")), _sage, linears=lambda layer: ()
+    if layer.project or layer.normalize else ("lin_l", "lin_r"))
 GRAPH = Kind(_reduce_reason, _reduction, _graph_conv, ("edge_weight",),
              _weighted, lambda layer: ("lin_rel", "lin_root"))
 GCN = Kind(_gcn_reason, _reduction, _gcn, ("edge_weight",), _normalized)

@@ -66,16 +66,13 @@ def _run(layer, function, x_dict, edges, *args, **kwargs):
         return unfit(layer, str(error) or "its modules are not PyG's")
 
 
-def _known(edges):
-    return isinstance(edges, dict) and edges and all(
-        known(t) and isinstance(t, Tensor) for t in edges.values())
-
-
 def _refusal(layer, x_dict, edge_index_dict):
     if compiling():
         return "torch.compile traces"
-    if not isinstance(x_dict, dict) or not isinstance(
-            edge_index_dict, HeteroGraph) and not _known(edge_index_dict):
+    edges = edge_index_dict
+    if not isinstance(x_dict, dict) or not isinstance(edges, HeteroGraph) and (
+            not isinstance(edges, dict) or not edges or not all(
+                known(t) and isinstance(t, Tensor) for t in edges.values())):
         return "its edges are no dict of edge_index"
     if len({(x.dtype, x.device) for x in x_dict.values()}) != 1 or \
             not fits(*x_dict.values()) or \
