@@ -21,19 +21,21 @@ import torch.nn.functional as F
 
 class Slot(NamedTuple):
     """A tensor; or, with a width, its columns [start, start + width) of
-    pitch."""
+    pitch; or, with a plane, that of the tensors that it stacks."""
     name: str
     start: int = 0
     width: int | None = None
     pitch: int = 0
-    plane = 0
+    plane: int | None = None
 
     @property
     def part(self):
-        return self.width is not None
+        return self.width is not None or self.plane is not None
 
     def of(self, values):
         tensor = values[self.name]
+        if self.plane is not None:
+            return tensor[self.plane]
         if self.width is None:
             return tensor
         return tensor.narrow(1, self.start, self.width)
@@ -46,18 +48,6 @@ class Slot(NamedTuple):
         if self.name not in grads:
             grads[self.name] = torch.empty_like(values[self.name])
         self.of(grads).copy_(grad)
-
-
-class Plane(NamedTuple):
-    """One of the tensors that another stacks."""
-    name: str
-    plane: int
-    start = 0
-    part = True
-    width = None
-
-    def of(self, values):
-        return values[self.name][self.plane]
 
 
 def add(grads, name, grad):

@@ -348,10 +348,7 @@ def score_attention(graph, scores: Tensor, value: Tensor,
 
     num_dst: the number of destinations; by default that of a Graph, and for
         other edges that of the sources.
-    self_loops: attends over the edges of ``graph.with_self_loops()``.  scores
-        has a row for each of them, or [E + nodes, H] rows: for all edges of
-        the graph and then for a loop of each node; the rows of edges that are
-        self loops are not read.
+    self_loops: as in gat_attention(), of the rows of scores.
     """
     check_is_tensor("scores", scores)
     check_tensor("value", value, "MHD", {})

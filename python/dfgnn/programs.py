@@ -441,15 +441,12 @@ class EdgeProgram(MessageFunction):
 
     def _run_torch(self, graph, by_letter, others):
         with torch.autocast(graph.device.type, enabled=False):
-            return self._by_torch(
-                graph, self._prepared(graph, by_letter), others)
-
-    def _by_torch(self, graph, by_letter, others):
-        recorder = _evaluators.Torch(graph)
-        values, single = self._trace(recorder, by_letter, others)
-        outs = list(map(recorder.result, values))
-        places = [v.place for v in values]
-        return self._in_callers_order(graph, outs, places), places, single
+            recorder = _evaluators.Torch(graph)
+            values, single = self._trace(
+                recorder, self._prepared(graph, by_letter), others)
+            outs = list(map(recorder.result, values))
+            places = [v.place for v in values]
+            return self._in_callers_order(graph, outs, places), places, single
 
     @staticmethod
     def _in_callers_order(graph, outs, places):

@@ -4,7 +4,7 @@ from .. import _abi
 from .._checks import exact
 from .._kernel_links import Attention, ByEdge, ByLoopedEdge
 from .._links import (
-    EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot,
+    EdgeScores, Finish, Gate, Linear as Product, Scores, Slot,
     is_small)
 from ..graph import Graph
 from ._node import (
@@ -118,13 +118,13 @@ def _gat(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
     kind = exact(x.dtype)
     if x_dst is None:
         links.append(Scores("h", ("att_dst", "att_src"), "scores", kind))
-        scores = Plane("scores", 0), Plane("scores", 1)
+        scores = Slot("scores", plane=0), Slot("scores", plane=1)
     else:
         links += [Product("x_dst", ("weight" if w_dst is None else "w_dst",),
                           (), (), "h_dst"),
                   Scores("h", ("att_src",), "score_src", kind),
                   Scores("h_dst", ("att_dst",), "score_dst", kind)]
-        scores = Plane("score_dst", 0), Plane("score_src", 0)
+        scores = Slot("score_dst", plane=0), Slot("score_src", plane=0)
     of_edges = 0
     if edge_attr is not None:
         links += [*edges[0], EdgeScores("by edge", "w_edge", "att_edge",
