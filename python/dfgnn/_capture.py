@@ -221,12 +221,6 @@ class Captured:
                 "without one; give limit= a larger number, or fewer shapes "
                 "and graphs", self, len(self._recordings))
 
-    def learn(self, numbers, key):
-        """Notes that graphs were made of the arguments with these numbers:
-        from now on each such tensor has a recording of its own."""
-        self._structural |= numbers
-        self._recordings.pop(key, None)
-
     def gpu(self, device):
         if device not in self._gpus:
             self._gpus[device] = Gpu(device)
@@ -342,11 +336,14 @@ class _Step:
                         in self.read.sources.values() if id(tensor) not in ids]
 
     def _find_structural(self):
+        """Notes the arguments that graphs were made of: from now on each such
+        tensor has a recording of its own."""
         places = {id(t): number for number, t in self.inputs.items()
                   if not t.is_floating_point()}
         numbers = {places[i] for i in self.read.sources if i in places}
         if numbers:
-            self.owner.learn(numbers, self.key)
+            self.owner._structural |= numbers
+            self.owner._recordings.pop(self.key, None)
 
     def outdated(self):
         """Whether something that the recording was made of was written to

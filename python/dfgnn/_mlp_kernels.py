@@ -30,12 +30,6 @@ _ROWS = {"edge": "E", "dst_part": "N", "src_part": "M", "edge_out": "E",
          "out_dst": "N"}
 
 
-def _slot(field):
-    """(the member of dfgnn_edge_mlp_args, the layer or None) of a field."""
-    name, _, layer = field.partition("[")
-    return name, int(layer[:-1]) if layer else None
-
-
 def widths_of(settings, tensors):
     """The width of edge, and of each layer, None where there is none: numbers
     where sizes are traced, too."""
@@ -188,11 +182,11 @@ class Recipe:
         for field, tensor in (*zip(self.fields, placed), *members.items()):
             if tensor is None:
                 continue
-            name, layer = _slot(field)
-            if layer is None:
-                setattr(args, name, tensor.data_ptr())
+            name, _, layer = field.partition("[")  # "weight[0]"
+            if layer:
+                getattr(args, name)[int(layer[:-1])] = tensor.data_ptr()
             else:
-                getattr(args, name)[layer] = tensor.data_ptr()
+                setattr(args, name, tensor.data_ptr())
         if kept is not None:
             address = kept.data_ptr()
             for layer, width in enumerate(self.kept):

@@ -192,22 +192,16 @@ def _known_index(ptr, size):
     return make() if compiling() else remember(ptr, ("segments", size), make)
 
 
-def _segments(src, ptr):
-    """The _Groups of segments; the first and the last are of elements outside
-    of all."""
-    dim = ptr.dim() - 1
-    if dim:
-        ptr = ptr.expand(*src.shape[:dim], -1)
-    return _Groups(src, _known_index(ptr, src.size(dim)), dim, ptr.size(-1)
-                   + 1)
-
-
 def _of_segments(src, ptr, reduce):
     if not ptr.numel():
         return src.clone(), None
-    groups = _segments(src, ptr)
+    dim, size = ptr.dim() - 1, ptr.size(-1)
+    if dim:
+        ptr = ptr.expand(*src.shape[:dim], -1)
+    # the first and the last group are of elements outside of all segments
+    groups = _Groups(src, _known_index(ptr, src.size(dim)), dim, size + 1)
     result = groups.reduce(src, reduce)
-    return result.narrow(groups.dim, 1, ptr.size(-1) - 1), (groups, result)
+    return result.narrow(dim, 1, size - 1), (groups, result)
 
 
 def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
