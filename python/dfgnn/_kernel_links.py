@@ -21,8 +21,6 @@ from .functional import attend
 from .ops import reordered
 
 
-# ---- tensors by edge --------------------------------------------------------
-
 class _Ordered(NamedTuple):
     """The last result of _in_order() on a graph; of, result: weak refs."""
     of: object

@@ -95,11 +95,9 @@ class Family(Kind):
 
     def run(self, call):
         """The outputs of a Call."""
-        raise NotImplementedError
 
     def fake(self, call):
         """Tensors of the shapes and types of the outputs."""
-        raise NotImplementedError
 
     def saved(self, call, outs):
         """The outputs that gradient() reads."""
@@ -122,7 +120,6 @@ class Family(Kind):
     def gradient(self, call, saved, grads, wanted):
         """The gradients of the tensors, None where it is 0 or not wanted;
         grads: of the outputs, or None."""
-        raise NotImplementedError
 
     def derive(self, call, saved, grads, wanted):
         """gradient() by an operator; a family that has another way has no
@@ -132,8 +129,6 @@ class Family(Kind):
             self.dense(call.name, [g for g in grads if g is not None]),
             self.name, *call))
         return [next(results) if want else None for want in wanted]
-
-    # ---- torch's side
 
     def __call__(self, about, place, tensors):
         """The outputs, while torch.compile traces; about: the name, counts and

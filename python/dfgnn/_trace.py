@@ -96,7 +96,7 @@ class Value:
     @classmethod
     def __torch_function__(cls, function, types, args=(), options=None):
         name = getattr(function, "__name__", str(function))
-        name = _SAME.get(name, name)
+        name = SAME.get(name, name)
         if name not in METHODS:
             refuse(f"edge programs have no {name}")
         return METHODS[name](*args, **(options or {}))
@@ -146,10 +146,10 @@ class Value:
 
 # ---- what torch calls its functions
 
-_SAME = {"subtract": "sub", "multiply": "mul", "divide": "div",
-         "true_divide": "div", "concat": "cat", "concatenate": "cat",
-         "absolute": "abs", "negative": "neg", "special_expit": "sigmoid",
-         "clip": "clamp"}
+SAME = {"subtract": "sub", "multiply": "mul", "divide": "div",
+        "true_divide": "div", "concat": "cat", "concatenate": "cat",
+        "absolute": "abs", "negative": "neg", "special_expit": "sigmoid",
+        "clip": "clamp"}
 
 
 def _unary(name):

@@ -11,11 +11,8 @@ from ._checks import DTYPES
 from ._trace import (
     PARAM, Value, fit, joined, narrow, refuse, sum_of_products)
 
-NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
-         "divide": "div", "true_divide": "div", "concat": "cat",
-         "concatenate": "cat", "absolute": "abs", "negative": "neg",
-         "__neg__": "neg", "__abs__": "abs", "expit": "sigmoid",
-         "clip": "clamp", "__pow__": "pow", "swapaxes": "transpose",
+NAMES = {**_trace.SAME, "add": "__add__", "__neg__": "neg", "__abs__": "abs",
+         "expit": "sigmoid", "__pow__": "pow", "swapaxes": "transpose",
          "float": "to", "double": "to", "half": "to", "type_as": "to",
          "bfloat16": "to", "type": "to", "__and__": "logical_and",
          "__or__": "logical_or", "__invert__": "logical_not",
@@ -29,8 +26,7 @@ NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
          "clone": "view", "bmm": "matmul", "__matmul__": "matmul",
          "linalg_cross": "cross", "arctan2": "atan2",
          "moveaxis": "movedim", "__ne__": "ne", "swapdims": "transpose",
-         "hstack": "cat", "special_expit": "sigmoid", "clamp_min": "clamp",
-         "masked_fill_": "masked_fill"}
+         "hstack": "cat", "clamp_min": "clamp", "masked_fill_": "masked_fill"}
 
 
 def canonical(name):

@@ -242,8 +242,6 @@ def _from_torch(matrix, options):
         (matrix.size(1), matrix.size(0)), **options)
 
 
-# ---- other libraries --------------------------------------------------------
-
 def _from_data(data, num_nodes, options, sorted):
     edges = data.edge_index
     if edges is None:

@@ -129,8 +129,6 @@ def _looped(spec, graph, inputs):
     return graph, by_edge(spec, inputs, graph.to_looped_edges)
 
 
-# ---- calls of the functions -------------------------------------------------
-
 def _call(name, graph, inputs, bias, dropout, training, return_weights,
           return_lse, *, scale=1.0, slope=0.2, self_loops=False,
           edge_use="both"):
@@ -157,8 +155,6 @@ def _call(name, graph, inputs, bias, dropout, training, return_weights,
         weights = weights * factors
     return (out, *[weights] * bool(return_weights), *lse)
 
-
-# ---- the functions ----------------------------------------------------------
 
 EDGE_USES = ("both", "keys", "values")
 QK_NORMS = ("none", "rms", "layer")

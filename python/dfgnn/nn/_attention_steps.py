@@ -46,8 +46,6 @@ def result_type(scores, value):
     return torch.promote_types(softmax_type(scores), value.dtype)
 
 
-# ---- what layers have in common ----------------------------------------------
-
 def pair(x):
     return (x, x) if isinstance(x, torch.Tensor) else tuple(x)
 

@@ -340,8 +340,6 @@ class GINConv(_OwnFeatures, _Pair):
         return self.with_own(self.gather(x, edge_index, size), x[1])
 
 
-# ---- messages with features of the edge -------------------------------------
-
 _NAMES = ("add", "sum", "mean", "min", "max", "std", "var")
 
 

@@ -24,8 +24,6 @@ from .._node import (
 from ._messages import graph_of, without_edges
 
 
-# ---- what layers have in common ---------------------------------------------
-
 def ends(state, graph, feat):
     """(the Graph, features that are sent, those that receive or None if they
     are the same), as DGL's expand_as_pair() has them."""
@@ -104,8 +102,6 @@ def _result(layer, x, out, alpha=None):
         out = layer.activation(out)
     return out if alpha is None else (out, alpha.unsqueeze(-1))
 
-
-# ---- attention --------------------------------------------------------------
 
 def gat(layer, graph, feat, edge_weight=None, get_attention=False):
     if edge_weight is not None:  # which DGL's own path has as fast
