@@ -159,13 +159,6 @@ def _deleted(code):
 _SET_LATER = object()
 
 
-def _methods(kind):
-    """The code of a class's methods."""
-    return {value.__code__ for one in kind.__mro__
-            for value in vars(one).values()
-            if isinstance(value, types.FunctionType)}
-
-
 class Function:
     """A function of which graphs are made; make(module): what runs in the place
     of a graph."""
@@ -217,7 +210,10 @@ class Function:
         self.classes += [(vars(kind), tuple(vars(kind).values()))
                          for kind in _classes(about) if all(
                              vars(kind) != other for other, _ in self.classes)]
-        _thread.deletes = _methods(type(about)), self.deleted
+        _thread.deletes = {
+            value.__code__ for one in type(about).__mro__
+            for value in vars(one).values()
+            if isinstance(value, types.FunctionType)}, self.deleted
         try:
             result = _compiled(self.run, self.make, args,
                                specialize_float=not self.there)

@@ -43,16 +43,6 @@ def group_count(index):
     return remember(index, "groups", lambda: int(index.max()) + 1)
 
 
-def _graph(index, count):
-    """The Graph from rows to their groups."""
-    def make():
-        rows = torch.arange(index.numel(), dtype=index.dtype,
-                            device=index.device)
-        return Graph.from_edge_index(torch.stack([rows, index]),
-                                     (index.numel(), count))
-    return remember(index, ("graph", count), make)
-
-
 def fit(x, index, count, reduce):
     """Whether kernels reduce rows by an index [R]."""
     width = x.numel() // max(1, index.numel())
@@ -74,7 +64,12 @@ def _rows(x, index, count, reduce):
     """x [R, F] reduced by index [R] to [count, F]; an empty group is 0, or 1 of
     a product."""
     if fit(x, index, count, reduce):
-        graph = _graph(index, count)
+        def make():  # from rows to their groups
+            rows = torch.arange(index.numel(), dtype=index.dtype,
+                                device=index.device)
+            return Graph.from_edge_index(torch.stack([rows, index]),
+                                         (index.numel(), count))
+        graph = remember(index, ("graph", count), make)
         return spmm(graph, x, reduce=reduce) if reduce in ("sum", "mean") \
             else aggregate(graph, x, reduce)
     return scattered(x, index, count, reduce)

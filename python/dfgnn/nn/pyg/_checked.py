@@ -144,14 +144,11 @@ def _in_float(programs, args):
         return None
 
 
-def _has_16_bits(args):
-    return autocasting() or any(
-        isinstance(x, Tensor) and x.is_floating_point()
-        and x.element_size() < 4 for x in args)
-
-
 def _difference(programs, args):
-    exact = _in_float(programs, args) if _has_16_bits(args) else None
+    exact = None
+    if autocasting() or any(isinstance(x, Tensor) and x.is_floating_point()
+                            and x.element_size() < 4 for x in args):
+        exact = _in_float(programs, args)
     own, ours = _own(programs, args), _ours(programs, args)
     for a, b in zip(ours[0], own[0]):
         if a.requires_grad != b.requires_grad:

@@ -52,18 +52,14 @@ def reductions(module):
 
 def combine(module, outs, graph):
     """The result of an aggregation module from those of its reductions."""
-    inner = module.aggr if type(module) is aggr.DegreeScalerAggregation \
-        else module
+    is_scaled = type(module) is aggr.DegreeScalerAggregation
+    inner = module.aggr if is_scaled else module
     out = outs[0] if len(outs) == 1 else inner.combine(outs)
-    return out if inner is module else _scaled(module, graph, out)
-
-
-def _scaled(module, graph, out):
-    """The scaling that DegreeScalerAggregation does after its reductions."""
-    outs = []
-    for factor in factors_of(module, graph, out):
-        outs.append(out if factor is None else out * factor.view(
-            [-1] + [1] * (out.dim() - 1)))
+    if not is_scaled:
+        return out
+    outs = [out if factor is None else out * factor.view(
+        [-1] + [1] * (out.dim() - 1))
+        for factor in factors_of(module, graph, out)]
     return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
 
 

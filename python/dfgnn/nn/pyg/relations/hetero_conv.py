@@ -100,24 +100,6 @@ def _forward(module, kwargs, args):
 # with what stands beside them.  Types that no loss reads are left out by the
 # compiler, which an operator over all types would not let it do.
 
-def _plan(module):
-    """(operator, linear layer of sums, of own features) if all layers do the
-    same and can go together; else None."""
-    layers = list(module.convs.values())
-    keys = set(map(group_key, layers))
-    if len(keys) != 1 or None in keys or module.aggr not in ("sum", "mean"):
-        return None
-    first = layers[0]
-    linears = kind_of(type(first)).linears(first)
-    op = sums.operator(reductions(first.aggr_module), None)
-    if not linears or op not in ("spmm-sum", "spmm-mean"):
-        return None
-    if any(type(layer._modules.get(name)) is not pyg.Linear
-           for layer in layers for name in linears if name in layer._modules):
-        return None
-    return op, *linears
-
-
 def _fits(x_dict, edges, keys):
     kinds = {end for key in keys for end in (key[0], key[2])}
     if not keys or any(kind not in x_dict for kind in kinds):
@@ -179,8 +161,21 @@ class HeteroConv(pyg.HeteroConv):
 
     @constant
     def _dfgnn_plan(self):
-        """The values that torch.compile takes as constants."""
-        return _plan(self)
+        """(operator, linear layer of sums, of own features) if all layers do
+        the same and can go together; else None."""
+        layers = list(self.convs.values())
+        keys = set(map(group_key, layers))
+        if len(keys) != 1 or None in keys or self.aggr not in ("sum", "mean"):
+            return None
+        first = layers[0]
+        linears = kind_of(type(first)).linears(first)
+        op = sums.operator(reductions(first.aggr_module), None)
+        if not linears or op not in ("spmm-sum", "spmm-mean"):
+            return None
+        if any(type(layer._modules.get(name)) is not pyg.Linear for layer in
+               layers for name in linears if name in layer._modules):
+            return None
+        return op, *linears
 
     @guarded
     def forward(self, *args_dict, **kwargs_dict):
