@@ -154,9 +154,10 @@ class Steps:
             if isinstance(x, Node):
                 return self._by_edge(run, x) if wide else self._by_node(
                     run, x) if by_node else self._native(run, x)[0]
-            if by_node and isinstance(x, int) and x == _nodes.EDGES:
-                return getattr(run.graph, end)
-            return run.number(x)
+            if not isinstance(x, int):
+                return x
+            return getattr(run.graph, end) if by_node and \
+                x == _nodes.EDGES else run.number(x)
         if node.flat:  # as almost all are
             args = [argument(x) for x in node.args]
             kwargs = {k: argument(x) for k, x in node.kwargs.items()}
