@@ -61,6 +61,10 @@ def _by_letter(i, j, e, others):
     return by_letter
 
 
+def _name_of(op):
+    return next(name for name, number in _abi.OPS.items() if number == op)
+
+
 def _sizes_of(by_letter):
     """(sources, destinations) by the rows of j and of i; None if it has
     none."""
@@ -189,8 +193,7 @@ class EdgeProgram(MessageFunction):
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
         rows, columns = program.walks()
         builtin = program.operator()
-        names = {number: name for name, number in _abi.OPS.items()}
-        how = (f"the library's operator {names[builtin.op]}" if builtin else
+        how = (f"the library's operator {_name_of(builtin.op)}" if builtin else
                "an MLP on edges, as dfgnn.edge_mlp" if isinstance(
                    wide, Steps) else
                "the library's evaluator, fused" if str(device) == "cpu" else
