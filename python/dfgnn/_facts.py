@@ -184,8 +184,6 @@ class Facts:
             place, pure = EDGE, False
         return Fact(place, rows, pure, "row")
 
-    # ---- linear maps of what several places make
-
     def _spread(self, node):
         by_name = node.arguments("input", "weight", "bias")
         x, weight, bias = (by_name.get(name) for name in (

@@ -176,25 +176,19 @@ class _Sample:
         self.row_bytes = 0  # the widest row that is read or given has so many
 
     def run(self, run, layer, tensors):
-        if not self.timed:
-            out = run()
-            self.calls += 1
+        before, begin = graph.made, self.clock.mark() if self.timed else None
+        out = run()
+        if self.timed:
+            self.forward.append((begin, self.clock.mark()))
+            self.graphs += graph.made - before
+        else:
             self.row_bytes = max([t.numel() // len(t) * t.element_size()
                                   for t in (*tensors, *tensors_in(out))
                                   if t.is_floating_point() and t.dim() > 1
                                   and len(t)], default=0)
-            self.over = not torch.is_grad_enabled()
-            if not self.over and not self.handles:
-                self._follow(layer, tensors, out)
-            return out
-        before, begin = graph.made, self.clock.mark()
-        out = run()
-        self.graphs += graph.made - before
-        self.forward.append((begin, self.clock.mark()))
         self.calls += 1  # one that raises is none
-        if not torch.is_grad_enabled():
-            self.over = True
-        else:
+        self.over = not torch.is_grad_enabled()
+        if not self.over and (self.timed or not self.handles):
             self._follow(layer, tensors, out)
         return out
 

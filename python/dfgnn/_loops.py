@@ -134,8 +134,6 @@ def _filling(graph):
     return graph._derive("filling", make)
 
 
-# ---- weights of GCN ---------------------------------------------------------
-
 def normalize(weight, src, dst, count, sent=None):
     """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges of the
     first count nodes; sent(scale) has that of each node that src numbers."""

@@ -154,8 +154,6 @@ def untraced(function):
     return outside
 
 
-# ---- types of features in autocast regions ----------------------------------
-
 _any_autocast = torch._C._is_any_autocast_enabled
 
 

@@ -51,8 +51,6 @@ class MessageFunction:
                 + ", ".join(_WORDS[letter] for letter in self.letters))
 
 
-# ---- what a function finds outside of itself --------------------------------
-
 _PLAIN = frozenset((int, float, bool, str, type(None), bytes, types.ModuleType,
                     types.BuiltinFunctionType, type))
 

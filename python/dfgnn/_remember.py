@@ -46,8 +46,6 @@ def is_stamped(tensor, known):
     return False
 
 
-# ---- what a captured step reads ----------------------------------------------
-
 current = None
 """The Recording at work, or None."""
 

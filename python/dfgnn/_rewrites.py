@@ -260,8 +260,6 @@ def drops(node):
     return bool(training) and p > 0
 
 
-# ---- what takes their place --------------------------------------------------
-
 def readers_of(facts, nodes, outputs=()):
     """By node, what reads it among these nodes, None for the caller; the nodes
     are in order, the outputs some of them."""
@@ -343,8 +341,6 @@ def _replace(facts, node, stack, readers):
         facts.by_node[part] = Fact(fact.place, fact.rows, False, "mlp")
         facts.became[facts.now(old)] = part
 
-
-# ---- sums of linear maps -----------------------------------------------------
 
 # A row of sums may be as many times as wide as the map's result, which would be
 # summed otherwise.

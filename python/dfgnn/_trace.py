@@ -503,8 +503,6 @@ OVER_EDGES = {name: _function_over(name) for name in _OVER_EDGES}
 """By name the functions that reduce over edges, for functions of the user's."""
 
 
-# ---- the text of a program, written value by value ---------------------------
-
 def _written(x):
     if math.isinf(x):
         return "inf" if x > 0 else "-inf"

@@ -197,8 +197,6 @@ def each_reduction(graph, x, names, num_dst=None):
     return each_of(names, run)
 
 
-# ---- messages that are there for each edge -----------------------------------
-
 def degrees(graph, like):
     """[N] the in-edges of each destination, a row of like, in its type; while
     torch.compile traces, graph is an edge_index."""

@@ -342,8 +342,6 @@ class EdgeList(Graph):
         self.num_src, self.num_dst = num_src, num_dst
         self._edges = edge_index.size(1)
         self.device = edge_index.device
-        self.graph_ptr = self.family = self.name = None
-        self.looped = self.unlooped_edges = self.kept = None
 
     def _derive(self, key, make):
         return make()

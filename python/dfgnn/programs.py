@@ -36,8 +36,6 @@ __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
            "logsumexp", *OVER_EDGES]
 
 
-# ---- softmax and reductions over edges --------------------------------------
-
 globals().update(OVER_EDGES)
 
 

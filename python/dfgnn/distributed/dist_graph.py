@@ -125,8 +125,6 @@ class DistGraph(Graph):
         graph.edge_number = numbers
         return graph
 
-    # ---- properties and methods that layers use
-
     @property
     def split(self):
         """Interior and outer matrix, made when a fused path first asks."""

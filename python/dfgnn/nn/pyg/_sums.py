@@ -102,8 +102,6 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
     return spmm(graph, x.to(kind), weight, num_dst=pair.num_dst)
 
 
-# ---- principal neighbourhood aggregation ------------------------------------
-
 def _modules(network):
     """The modules that a network calls one after the other."""
     if type(network) is torch.nn.Sequential:

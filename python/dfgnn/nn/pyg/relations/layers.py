@@ -71,8 +71,6 @@ def _aggregation(layer):
     return vars(layer)["_modules"].get("aggr_module")
 
 
-# ---- attention --------------------------------------------------------------
-
 class Heads(NamedTuple):
     """The parts that attention layers of a group have in common."""
     heads: int
@@ -309,8 +307,6 @@ def _gated(layer, out, x):
     beta = layer.lin_beta(torch.cat([out, own_part, out - own_part], -1))
     return torch.lerp(out, own_part, beta.sigmoid())
 
-
-# ---- sums, means and extremes -----------------------------------------------
 
 def _reduce(relations):
     """The Reduction of neighbours that the layers do, with the weights of

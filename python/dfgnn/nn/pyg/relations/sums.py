@@ -117,8 +117,6 @@ def _by_tiles(graph, x, reduce, weights, biases, own):
     return tiles.sums(graph, x, reduce, align, *parameters)
 
 
-# ---- one node of autograd ---------------------------------------------------
-
 def _in_one_node(graph, x, reduce, weights, biases, own):
     """By type the sums, by one node; None where it does not serve."""
     if reduce.op is None or autocasting() or needs_composite():
