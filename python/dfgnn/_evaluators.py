@@ -243,7 +243,6 @@ class Torch(Recorder):
         return gathered(x, self._node(place))
 
     def _node(self, place):
-        """The node of each edge."""
         return self.graph.dst if place == DST else self.graph.src if \
             place == SRC else self.graph.relation
 

@@ -46,7 +46,6 @@ def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
 
 
 def sum_settings():
-    """The Settings of sums and reductions."""
     return _SUMS[int(torch.are_deterministic_algorithms_enabled())]
 
 

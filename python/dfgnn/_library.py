@@ -143,7 +143,6 @@ _EXTENSION = "dfgnn_call"
 
 
 def _load():
-    """The extension, or None."""
     if os.environ.get("DFGNN_EXTENSION") == "0":
         return None
     path = os.path.join(os.path.dirname(find()), _EXTENSION + ".abi3.so")

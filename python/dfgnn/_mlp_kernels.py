@@ -369,7 +369,6 @@ def may_serve(settings, widths, dtype, device):
 
 @functools.lru_cache(maxsize=None)
 def one_edge(device):
-    """A graph of one edge."""
     return as_graph(torch.zeros(2, 1, dtype=torch.int64, device=device), 1)
 
 

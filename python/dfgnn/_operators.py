@@ -190,7 +190,6 @@ def check_inputs(op, inputs, sizes, device):
 
 
 def check_call(graph, op, inputs):
-    """check_inputs() of the tensors of a graph."""
     check_inputs(op, inputs, {"N": graph.num_dst, "M": graph.num_src,
                               "E": graph.num_edges}, graph.device)
 

@@ -126,7 +126,6 @@ def _narrow(array):
 
 
 def _count(name, number):
-    """A number of nodes."""
     try:
         count = operator.index(number)
     except TypeError:

@@ -247,7 +247,6 @@ def _form(jaxpr):
 
 
 def _inner(eqn):
-    """The jaxpr of a call, or None."""
     if eqn.primitive.name not in _CALLS:
         return None
     jaxpr = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")

@@ -14,7 +14,6 @@ LIBRARIES = {"physicsnemo": _physicsnemo, "modulus": _physicsnemo,
 
 
 def _row(kind):
-    """The Row of a class, or None."""
     library = LIBRARIES.get(kind.__module__.split(".")[0])
     return None if library is None else library.TABLE.get(kind.__name__)
 
