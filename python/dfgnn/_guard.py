@@ -90,7 +90,7 @@ def takes_own_path(layer):
     """Whether the methods of a layer with kernels are to be its library's, since
     its forward is in this thread: not in a checkpoint inside of it, which calls
     them again in the backward pass."""
-    return getattr(_thread, "own", None) is layer and not _saved_elsewhere()
+    return getattr(_thread, "own", None) is layer and not saved_elsewhere()
 
 
 def _untimed(parts, tensors):
@@ -109,11 +109,11 @@ def _untimed(parts, tensors):
             torch._C._len_torch_dispatch_stack() or \
             torch._C._current_graph_task_id() != -1:
         return True
-    return _saved_elsewhere() or tensors[0].is_cuda and \
+    return saved_elsewhere() or tensors[0].is_cuda and \
         torch.cuda.is_current_stream_capturing()
 
 
-def _saved_elsewhere():
+def saved_elsewhere():
     """Whether hooks take the tensors that autograd saves, as those of a
     checkpoint do; unknown in an old torch, where they might."""
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import _ways
+from .._guard import saved_elsewhere
 from .._kernel_links import ByEdge, Reduced
 from .._links import Finish, Linear as Product, Normalized, Own
 from .._loops import gcn_weights
@@ -42,8 +43,8 @@ def gcn(state, x, edge_index, edge_weight=None):
 def _cached(kept, pygs, edge_index, sizes, loops):
     """(graph, weights of its edges or None) that a call before kept; pygs:
     whether they have the loops."""
-    if kept is None or not known(edge_index):
-        raise Other
+    if kept is None or not known(edge_index) or saved_elsewhere():
+        raise Other  # a checkpoint's second run saves what its first one did
     edges, weight = kept
     graph = graph_of(edges, sizes, loops and not pygs)
     if weight is None and not pygs:
