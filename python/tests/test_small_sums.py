@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 G = pytest.importorskip("torch_geometric.nn")
 
@@ -117,6 +118,46 @@ def test_the_way_may_be_chosen(ways, graphs):
     ways(sums_of_neighbours="kernels")
     layer(torch.randn(N, W), EDGES.clone())
     assert graphs
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_kernels_run_where_a_layer_has_the_edges_again(name, graphs, monkeypatch):
+    monkeypatch.setattr(_ways, "GRAPHS_PAY", ("cpu",))
+    plain = LAYERS[name]().double(), LAYERS[name]().double()
+    fast = copy.deepcopy(plain)
+    for layer in fast:
+        dfgnn.accelerate(layer, guard=False)
+    edges, x = EDGES.clone(), torch.randn(N, W, dtype=torch.float64)
+    for call in range(3):
+        for one, other in zip(fast, plain):
+            agree(step(one, x, edges), step(other, x, edges))
+        assert len(graphs) == (call > 0)  # both layers' is made once
+    agree(step(fast[0], x, EDGES.clone()), step(plain[0], x, EDGES))
+    assert len(graphs) == 1  # edges that are new have none
+
+
+def test_both_runs_of_a_checkpoint_take_one_way(graphs, monkeypatch):
+    monkeypatch.setattr(_ways, "GRAPHS_PAY", ("cpu",))
+    layer, edges = LAYERS["SAGEConv"](), EDGES.clone()
+    dfgnn.accelerate(layer, guard=False)
+    x = torch.randn(N, W, requires_grad=True)
+    out = torch.utils.checkpoint.checkpoint(layer, x, edges, use_reentrant=False)
+    for _ in range(2):
+        layer(x, edges)
+    assert graphs
+    out.sum().backward()
+    torch.testing.assert_close(
+        x.grad, torch.autograd.grad(layer(x, edges).sum(), x)[0])
+
+
+def test_no_way_is_overruled_that_was_asked_for(ways, graphs, monkeypatch):
+    monkeypatch.setattr(_ways, "GRAPHS_PAY", ("cpu",))
+    layer, edges = LAYERS["GINConv"](), EDGES.clone()
+    dfgnn.accelerate(layer, guard=False)
+    ways(sums_of_neighbours="torch")
+    for _ in range(3):
+        layer(torch.randn(N, W), edges)
+    assert not graphs
 
 
 def test_tuning_measures_kernels_and_both_ways(monkeypatch, tmp_path):

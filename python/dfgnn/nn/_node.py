@@ -21,6 +21,7 @@ from .._checks import DTYPES
 from .._device import make_seed
 from .._execute import generation, settings_of
 from .._fallbacks import say_once
+from .._guard import saved_elsewhere
 from .._kernel_links import FewEdges
 from .._modes import autocasting, compiling, in_transform
 from .._operators import MOST_EDGE_FEATURES
@@ -372,17 +373,30 @@ def graph_of(edges, sizes, loops=False):
     return graph
 
 
-def few_edges(edges, sizes, op, x):
-    """The FewEdges of a call of the operator; None if kernels are to run."""
+def _lasting(edges, sizes, state):
+    """Whether edges have a graph, or the layer of this state had them in an
+    earlier call; False in a checkpoint, whose two runs must agree."""
+    if saved_elsewhere() or edges.is_inference():
+        return False
+    callers = _remember.keep(edges).setdefault("callers", set())
+    if id(state) in callers or known_graph(edges, sizes) is not None:
+        return True
+    callers.add(id(state))
+    return False
+
+
+def few_edges(state, edges, sizes, op, x):
+    """The FewEdges of a layer's call of the operator; None if kernels are to
+    run."""
     if type(edges) is not Tensor or _remember.current is not None or \
             op not in ("spmm-sum", "spmm-mean") or _ways.ordered() or \
             x.dtype not in (torch.float32, torch.float64) or \
             not is_edge_index(edges):
         return None
     numbers = edges.size(1) * x.size(1)
-    if not numbers or _ways.sums_of_neighbours(
-            x.device, _ways.size_class(numbers)) != "torch" or \
-            _measure.takes_calls():
+    if not numbers or _measure.takes_calls() or not _ways.sums_by_torch(
+            x.device, _ways.size_class(numbers),
+            lambda: _lasting(edges, sizes, state)):
         return None
     return FewEdges(edges, sizes)
 

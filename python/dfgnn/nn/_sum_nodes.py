@@ -117,7 +117,7 @@ def _sums_and_own(state, x, edge_index, size, of_sums, of_own,
     src, dst, sizes = pair(x, size)
     op, graph = reduction(state), None
     if edge_weight is None:
-        graph = few_edges(edge_index, sizes, op, src)
+        graph = few_edges(state, edge_index, sizes, op, src)
     graph = graph or graph_of(edge_index, sizes)
     weights = *linear(state, of_sums), *linear(state, of_own)
     w_first, b_first = linear(state, first)
@@ -169,7 +169,8 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
 def gin(state, x, edge_index, size=None):
     src, dst, sizes = pair(x, size)
     op = reduction(state)
-    graph = few_edges(edge_index, sizes, op, src) or graph_of(edge_index, sizes)
+    graph = few_edges(state, edge_index, sizes, op, src) or \
+        graph_of(edge_index, sizes)
     out = run(graph, _gin, op, src, dst, number(state, "eps"))
     return state["_modules"]["nn"](out)
 
