@@ -150,6 +150,23 @@ def test_both_runs_of_a_checkpoint_take_one_way(graphs, monkeypatch):
         x.grad, torch.autograd.grad(layer(x, edges).sum(), x)[0])
 
 
+@pytest.mark.parametrize("warm", [1, 2, 3])
+def test_no_graph_is_made_while_one_of_cuda_is_captured(warm, graphs, monkeypatch):
+    from dfgnn.nn import _node
+    monkeypatch.setattr(_ways, "GRAPHS_PAY", ("cpu",))
+    layer, edges = LAYERS["SAGEConv"](), EDGES.clone()
+    dfgnn.accelerate(layer, guard=False)
+    x = torch.randn(N, W)
+    for _ in range(warm):
+        layer(x, edges)
+    monkeypatch.setattr(_node, "_capturing", lambda tensor: True)
+    by_torch = []
+    monkeypatch.setattr(dfgnn._kernel_links.FewEdges, "sums",
+                        lambda *args: by_torch.append(args) or x)
+    layer(x, edges)
+    assert len(by_torch) == (warm == 1) and len(graphs) == (warm > 1)
+
+
 def test_no_way_is_overruled_that_was_asked_for(ways, graphs, monkeypatch):
     monkeypatch.setattr(_ways, "GRAPHS_PAY", ("cpu",))
     layer, edges = LAYERS["GINConv"](), EDGES.clone()

@@ -375,14 +375,20 @@ def graph_of(edges, sizes, loops=False):
 
 def _lasting(edges, sizes, state):
     """Whether edges have a graph, or the layer of this state had them in an
-    earlier call; False in a checkpoint, whose two runs must agree."""
+    earlier call; False in a checkpoint, whose two runs must agree, and where
+    a CUDA graph is captured before kernels ran."""
     if saved_elsewhere() or edges.is_inference():
         return False
-    callers = _remember.keep(edges).setdefault("callers", set())
-    if id(state) in callers or known_graph(edges, sizes) is not None:
-        return True
-    callers.add(id(state))
-    return False
+    calls = _remember.keep(edges).setdefault("calls", {})
+    before = calls.get(id(state), 0)
+    if _capturing(edges):
+        return before > 1
+    calls[id(state)] = before + 1
+    return before > 0 or known_graph(edges, sizes) is not None
+
+
+def _capturing(tensor):
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def few_edges(state, edges, sizes, op, x):
