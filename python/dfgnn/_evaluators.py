@@ -137,7 +137,7 @@ def scattered(x, index, size, reduce):
     a node without edges, or "any"."""
     zero = x.new_zeros((size, *x.shape[1:]))
     if reduce == "any":
-        return zero.index_copy(0, index, x)
+        return zero.index_copy(0, index.long(), x)
     if reduce == "mul":
         return (zero + 1).scatter_reduce(0, _as_rows(index, x), x, "prod")
     if x.is_floating_point():

@@ -107,6 +107,9 @@ class _Groups:
             len(shape) - index.dim())).expand(shape)
         index = index.permute(*axes, self.dim).reshape(self.parts,
                                                        self.length)
+        # a number out of range is that of no other part's group
+        index = index.masked_fill((index < 0) | (index >= self.count),
+                                  self.parts * self.count)
         parts = torch.arange(self.parts, device=index.device)
         return (index + (parts * self.count).unsqueeze(1)).reshape(-1)
 

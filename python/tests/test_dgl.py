@@ -226,6 +226,19 @@ def test_dropout_keeps_the_mean_and_needs_training():
     assert not torch.equal(fast(graph, x), fast(graph, x))
 
 
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv"])
+def test_features_of_a_call_that_dgl_takes_are_dropped_once(kind):
+    layer = getattr(theirs, kind)(IN, OUT, H, 0.5, residual=True,
+                                  allow_zero_in_degree=True)
+    fast, empty = copy.deepcopy(layer), dgl.graph(([], []), num_nodes=N)
+    dfgnn.accelerate(fast, guard=False)
+    x, found = torch.randn(N, IN), []
+    for model in (layer, fast):
+        torch.manual_seed(0)
+        found.append((model(empty, x), torch.rand(4)))
+    assert all(map(torch.equal, *found))
+
+
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_extremes_of_no_edges_are_those_of_dgl(reduce, doubles):
     """dgl.ops gives infinities, and update_all() zeros."""

@@ -88,6 +88,8 @@ def test_numbers_are_those_of_pyg(reduce, place, always):
           utils.scatter(x, index, reduce=reduce), 1e-6)
     name = "sum" if reduce == "add" else reduce
     close(dfgnn.segment(x, ptr, name), utils.segment(x, ptr, name), 1e-6)
+    assert torch.equal(dfgnn.scatter(x[:1], index[:1].int(), reduce="any"),
+                       utils.scatter(x[:1], index[:1], reduce="any"))
     close(dfgnn.softmax(x, index), utils.softmax(x, index), 1e-6)
     close(dfgnn.softmax(x.t(), index, dim=1),
           utils.softmax(x.t(), index, dim=1), 1e-6)
@@ -205,6 +207,15 @@ def test_wrong_arguments_are_named():
         dfgnn.scatter(x, index, 2)
     with pytest.raises((dfgnn.InvalidError, RuntimeError, IndexError)):
         dfgnn.scatter(x, index, 0, 2, "max")
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("wrong", [-1, 2])
+def test_a_number_out_of_range_is_no_group_of_another_part(reduce, wrong):
+    x, index = torch.randn(2, 3), torch.tensor([[0, wrong, 1], [wrong, 1, 0]])
+    for index in (index, index.flip(0)):
+        with pytest.raises((RuntimeError, IndexError)):
+            dfgnn.scatter(x, index, 1, 2, reduce)
 
 
 # ---- torch_scatter ----------------------------------------------------------

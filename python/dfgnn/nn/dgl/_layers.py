@@ -47,6 +47,7 @@ def ends(state, graph, feat):
 def _features(layer, graph, feat):
     """(the Graph, features as PyG's layers take them) after the layer's
     dropout of features."""
+    ends(layer.__dict__, graph, feat)  # Other, before dropout draws numbers
     drop = layer.__dict__["_modules"]["feat_drop"]
     if drop.p and drop.training or type(drop) is not nn.Dropout or \
             hooked(drop):
@@ -106,22 +107,22 @@ def _result(layer, x, out, alpha=None):
 def gat(layer, graph, feat, edge_weight=None, get_attention=False):
     if edge_weight is not None:  # which DGL's own path has as fast
         raise Other
-    graph, x = _features(layer, graph, feat)
     if type(feat) is not tuple and (not hasattr(layer, "fc") or
-                                    type(x) is tuple and hooked(layer.fc)):
+                                    graph.is_block and hooked(layer.fc)):
         raise Other  # DGL calls it once for both ends
     state = _named(
         layer, dict(lin="fc", lin_src="fc_src", lin_dst="fc_dst"),
         dict(att_src="attn_l", att_dst="attn_r", bias="bias"))
+    graph, x = _features(layer, graph, feat)
     return _called(layer, graph, x, state, nodes.gat, steps.gat, get_attention)
 
 
 def gatv2(layer, graph, feat, get_attention=False):
-    graph, x = _features(layer, graph, feat)
     shared = layer.share_weights and type(feat) is not tuple
     state = _named(layer, dict(
         lin_l="fc_src", lin_r="fc_src" if shared else "fc_dst"),
         dict(att="attn"), share_weights=shared)
+    graph, x = _features(layer, graph, feat)
     return _called(layer, graph, x, state, nodes.gatv2, steps.gatv2,
                    get_attention)
 
