@@ -221,6 +221,10 @@ CASES = {
     "edge features that are missing": (
         lambda: TransformerConv(3, 4, edge_dim=2)(torch.randn(6, 3), EDGES),
         ValueError, "edge_attr is None"),
+    "edge features of a layer that has none": (
+        lambda: TransformerConv(3, 4)(torch.randn(6, 3), EDGES,
+                                      torch.randn(3, 1, 4)),
+        ValueError, "edge_attr is given"),
     "x of three dimensions": (
         lambda: GATConv(3, 4)(torch.randn(1, 6, 3), EDGES), ValueError, "x"),
     "no features of destinations": (

@@ -210,6 +210,13 @@ def test_results_under_autocast_have_the_type_of_pygs(name, sizes, options,
     close(out, wanted, 1e-5 if exact else 3e-2)  # and the type
 
 
+def test_agnn_takes_features_of_another_type_than_its_number():
+    edges, x = random_edges(N, N, 40), torch.randn(N, IN)
+    theirs, mine = pair("AGNNConv")
+    for layer in (theirs.double(), mine.double()):
+        close(layer(x, edges), theirs(x.double(), edges), 1e-6)  # and the type
+
+
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_everything_may_be_dropped(name, edge_dim):

@@ -217,3 +217,10 @@ def test_han(said):
                      x, edges, return_semantic_attention_weights=True)))
     del edges[KINDS[6]]
     assert fast(x, edges)["d"] is None and not said.text
+    few = {kind: edges[kind] for kind in KINDS if kind[0] == kind[2]}
+    alone = next(kind for kind in NODES if (kind, kind) not in [
+        key[::2] for key in few])
+    fast.zero_grad()
+    sum(out.sum() for out in fast(x, few).values() if out is not None) \
+        .backward()
+    assert fast.proj[alone].weight.grad is None

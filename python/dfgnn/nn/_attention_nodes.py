@@ -253,5 +253,7 @@ def agnn(state, x, edge_index):
 
 @recipe
 def _agnn(graph, settings, static, x, beta):
+    if beta.dtype != x.dtype:
+        return None
     return [Attention("agnn", (Slot("x"), Slot("x"), Slot("beta")),
                       "out", 1, x.size(1), x.dtype, settings)]

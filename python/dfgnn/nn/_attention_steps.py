@@ -180,11 +180,10 @@ def gatv2(layer, graph, x, edge_attr, weights, row, num_dst):
 
 
 def transformer(layer, graph, x, edge_attr, weights, row, num_dst):
-    if layer.lin_edge is None:
-        edge_attr = None
-    elif edge_attr is None:
-        raise ValueError("edge_attr is None, but the layer has "
-                         f"edge_dim={layer.edge_dim}")
+    if (edge_attr is None) != (layer.lin_edge is None):
+        raise ValueError(
+            f"edge_attr is {'None' if edge_attr is None else 'given'}, but "
+            f"the layer has edge_dim={layer.edge_dim}")
     src, dst = both(layer, x)
     sides = [(dst, layer.lin_query), (src, layer.lin_key),
              (src, layer.lin_value)]
@@ -214,6 +213,8 @@ def agnn(layer, graph, x, edge_attr, weights, row, num_dst):
     like = x[:0]
     if torch.is_autocast_enabled(x.device.type):
         like = torch.nn.functional.normalize(like, p=2.0, dim=-1)
+    else:
+        x = x.to(torch.promote_types(x.dtype, layer.beta.dtype))
     return outside_autocast(
         agnn_attention, graph, x.unsqueeze(1), layer.beta,
         self_loops=layer.add_self_loops, result=result_type(

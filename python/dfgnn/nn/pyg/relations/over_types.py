@@ -88,7 +88,7 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
     heads = layer.heads
     shape = (-1, heads, layer.out_channels // heads)
     leading = Leading(graph.relations)
-    h, of_src, of_dst = leading.enter(_projected(layer, x, shape), *[
+    h, of_src, of_dst = leading.enter(_projected(layer, graph, x, shape), *[
         [parameters["__".join(key)] for key in graph.relations]
         for parameters in (layer.lin_src, layer.lin_dst)])
     columns = graph.by_relation("src")
@@ -115,10 +115,16 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
     return (results, weights) if return_semantic_attention_weights else results
 
 
-def _projected(layer, x, shape):
+def _projected(layer, graph, x, shape):
+    """The features that messages are made of; no gradient leads to types that
+    no edge has."""
+    met = {kind for relation in graph.relations for kind in relation[::2]}
+
     def of(side):
-        return {kind: layer.proj[kind](rows).view(shape)
-                for kind, rows in side.items()}
+        parts = {kind: layer.proj[kind](rows).view(shape)
+                 for kind, rows in side.items()}
+        return {kind: part if kind in met else part.detach()
+                for kind, part in parts.items()}
     h = of(x.src)
     return Features(h, h if x.dst is x.src else of(x.dst))
 
