@@ -210,12 +210,11 @@ def test_wrong_arguments_are_named():
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("wrong", [-1, 2])
-def test_a_number_out_of_range_is_no_group_of_another_part(reduce, wrong):
-    x, index = torch.randn(2, 3), torch.tensor([[0, wrong, 1], [wrong, 1, 0]])
-    for index in (index, index.flip(0)):
-        with pytest.raises((RuntimeError, IndexError)):
-            dfgnn.scatter(x, index, 1, 2, reduce)
+@pytest.mark.parametrize("index", [[[0, 2, 1], [1, 1, 0]],
+                                   [[0, 0, 1], [-1, 1, 0]]])
+def test_a_number_out_of_range_is_no_group_of_another_part(reduce, index):
+    with pytest.raises((RuntimeError, IndexError)):
+        dfgnn.scatter(torch.randn(2, 3), torch.tensor(index), 1, 2, reduce)
 
 
 # ---- torch_scatter ----------------------------------------------------------
