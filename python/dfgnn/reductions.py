@@ -175,7 +175,11 @@ def scatter(src: Tensor, index: Tensor, dim: int = 0,
     first of equal elements where kernels find it, and to all of them in equal
     parts elsewhere.
     """
-    return _Groups(src, index, dim, dim_size).reduce(src, _reduction(reduce))
+    groups, name = _Groups(src, index, dim, dim_size), _reduction(reduce)
+    if name == "mean" and src.dtype in (torch.int64, torch.int32):
+        count = groups.reduce(torch.ones_like(src), "sum").clamp(min=1)
+        return groups.reduce(src, "sum") / count
+    return groups.reduce(src, name)
 
 
 def _known_index(ptr, size):

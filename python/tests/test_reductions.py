@@ -86,6 +86,9 @@ def test_numbers_are_those_of_pyg(reduce, place, always):
         [0, 4, 4, 20, 50], device=place)
     close(dfgnn.scatter(x, index, reduce=reduce),
           utils.scatter(x, index, reduce=reduce), 1e-6)
+    whole = (x * 10).long()
+    assert torch.equal(dfgnn.scatter(whole, index, reduce=reduce),
+                       utils.scatter(whole, index, reduce=reduce))
     name = "sum" if reduce == "add" else reduce
     close(dfgnn.segment(x, ptr, name), utils.segment(x, ptr, name), 1e-6)
     assert torch.equal(dfgnn.scatter(x[:1], index[:1].int(), reduce="any"),
