@@ -467,7 +467,7 @@ METHODS.update({
     "view": _reshape, "reshape": _reshape,
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "norm": _norm,
     "dropout": _dropout, "softplus": _softplus, "gelu": _gelu,
-    "layer_norm": _layer_norm, "rms_norm": _rms_norm, 
+    "layer_norm": _layer_norm, "rms_norm": _rms_norm,
     "softmax": lambda x, dim=None, _stacklevel=3, dtype=None: _along(
         "softmax")(x, dim),
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute,

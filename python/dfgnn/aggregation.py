@@ -1,7 +1,6 @@
 """Sums and reductions of neighbours, SpMM, min, max, mean, var, std, and of
 messages that are there for each edge."""
 
-
 import torch
 from torch import Tensor
 
@@ -147,7 +146,7 @@ REDUCTIONS = ("min", "max", "mean", "var", "std", "pna", "mul", "median")
 
 
 def aggregate(graph, x: Tensor, reduce: str, weight: Tensor | None = None, *,
-              num_dst: int | None = None ) -> Tensor | tuple[Tensor, ...]:
+              num_dst: int | None = None) -> Tensor | tuple[Tensor, ...]:
     """Neighbours reduced feature by feature: "sum", "mean", "min", "max",
     "var", "std", "mul", "median", or "pna": mean, min, max and std in one
     pass.  A destination without edges gives 0, or 1 for "mul".

@@ -153,7 +153,7 @@ def _from_tensor(edges, num_nodes, options, sorted):
         return _kept(edges, None, options,
                      lambda: _from_torch(edges, options))
     if jit_tracing():
-        return EdgeList(edges, *_sizes(edges, num_nodes))
+        return JitGraph(edges, *_sizes(edges, num_nodes))
     return _kept(edges, num_nodes, options,
                  lambda: _make(edges, num_nodes, options, sorted))
 
@@ -332,7 +332,7 @@ def read(path, family=None):
 
 # ---- what torch.jit.trace records --------------------------------------------
 
-class EdgeList(Graph):
+class JitGraph(Graph):
     """The interface of Graph over an edge_index that torch.jit.trace takes as
     an input, by torch operations: nothing of it is in the library or kept."""
 
@@ -372,7 +372,7 @@ class EdgeList(Graph):
             edges, count = self.edge_index, min(self.num_src, self.num_dst)
             kept = (edges[0] != edges[1]).nonzero().view(-1)
             loops = torch.arange(count, dtype=edges.dtype, device=edges.device)
-            self.looped = EdgeList(torch.cat([
+            self.looped = JitGraph(torch.cat([
                 edges.index_select(1, kept), loops.expand(2, count)], 1),
                 self.num_src, self.num_dst)
             self.looped.kept, self.looped.loops = kept, count
