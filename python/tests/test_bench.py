@@ -150,7 +150,7 @@ def test_campaign(monkeypatch, capsys, tmp_path):
         "SHAPES = knn:nodes=30,k=3,seed=1",
         f"one\t9\t{code}\tSHAPES\tbench --op gt --dim 8 -- --variants rule",
         f"two\t200\t{code}\t-\tpython_models.py --cases gcn --rounds 1 --scale 0.02"
-        " -o @FILE", "")))
+        " --lock @LOCK -o @FILE", "")))
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["campaign.py", *map(str, arguments), "--device",

@@ -16,12 +16,13 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
               tune GRAPHS OPTIONS                    dfgnn-tune run alone
               SCRIPT.py OPTIONS                      of tools/bench/ or docs/examples/
 
-@GRAPH, @PART, @FILE, @DEVICE and @DATA stand for the part's graph, the part, a file for the
-rows, the device and the folder data/.  A line NAME = WORDS defines a list, which PARTS may
-have and @NAME stands for.  Each GPU has a worker that takes one part after the other on
-its share of the processors; what torch.compile makes of a part is made before, of several
-side by side, and kept by torch.  A run that was stopped goes on where it was.  --minutes
-that are too few make budgets smaller.  The tools are taken from --build or from PATH.
+@GRAPH, @PART, @FILE, @DEVICE, @DATA and @LOCK stand for the part's graph, the part, a file
+for the rows, the device, the folder data/ and a file of the GPU.  A line NAME = WORDS defines
+a list, which PARTS may have and @NAME stands for.  A GPU has several workers, each on its
+share of the processors: while one part is timed, others start, read graphs and compile.  Who
+times holds the lock of @LOCK; a command without it is run under the lock, but for one that
+times nothing.  A run that was stopped goes on where it was.  --minutes that are too few make
+budgets smaller.  The tools are taken from --build or from PATH.
 """
 
 import argparse
@@ -46,7 +47,8 @@ import tokenize
 import tables
 
 TOP = tables.TOP
-AHEAD = 6  # parts of a GPU that are compiled side by side
+BESIDE = 5  # workers of a GPU
+UNTIMED = "python_accuracy.py",
 # strings and characters, which may hold what looks like a comment; comments
 WORDS_OF_C = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|/\*.*?\*/|//[^\n]*""", re.DOTALL)
 DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
@@ -126,7 +128,7 @@ class Part:
 class Campaign:
     def __init__(self, options):
         self.options, self.out = options, pathlib.Path(options.out).resolve()
-        self.digests, self.lock = {}, threading.Lock()
+        self.digests, self.lock, self.making = {}, threading.Lock(), threading.Lock()
         self.end = time.time() + 60 * getattr(options, "minutes", 0)
 
     def digest(self, code):
@@ -178,15 +180,21 @@ class Campaign:
                 return f"{folder}/{name}.npz"
         made = name if "=" in name else f"preset={name}"
         path = self.out / "graphs" / (re.sub(r"[^\w.-]", "_", name)[:80] + ".npz")
-        with self.lock:
+        with self.making:
             if not path.exists():
                 subprocess.run(["dfgnn-graph", "generate", made, "-q", "-o", path], check=True)
         return str(path)
 
-    def call(self, command, device, seconds, log):
-        """What a command prints; None if it fails or takes too long."""
+    def lock_of(self, device):
+        return f"{self.out}/gpu{device}.lock"
+
+    def call(self, command, device, seconds, log, turns=False):
+        """What a command prints; None if it fails or takes too long.  It takes turns itself,
+        or waits for its turn to begin."""
+        if not turns:
+            command = ["flock", self.lock_of(device), *command]
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {})}
-        left = max(5, min(seconds, self.end - time.time()))
+        left = max(5, min(seconds * BESIDE, self.end - time.time()))
         try:
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=log,
                                   stdin=subprocess.DEVNULL, timeout=left)
@@ -194,7 +202,7 @@ class Campaign:
             return None
         return done.stdout if done.returncode in (0, 3) else None  # 3: out of time
 
-    def rows(self, part, device, log, *more):
+    def rows(self, part, device, log):
         kind, _, text = part.command.partition(" ")
         for mark, value in {"@GRAPH": "@GRAPH" in text and self.graph(part.name),
                             "@PART": part.name, "@DEVICE": self.options.device,
@@ -205,8 +213,10 @@ class Campaign:
             raw = part.kept.with_suffix(".raw")
             script = next(f for f in (TOP / "tools/bench" / kind, TOP / "docs/examples" / kind)
                           if f.exists())
-            printed = self.call([sys.executable, script, *shlex.split(text.replace(
-                "@FILE", str(raw))), *more], device, 2 * part.seconds + 60, log)
+            turns = "@LOCK" in text or kind in UNTIMED
+            text = text.replace("@FILE", str(raw)).replace("@LOCK", self.lock_of(device))
+            printed = self.call([sys.executable, script, *shlex.split(text)], device,
+                                2 * part.seconds + 60, log, turns)
             if printed is not None and raw.exists():
                 printed = raw.read_bytes()
             return None if printed is None else json.loads(printed)
@@ -228,11 +238,11 @@ class Campaign:
             found += [r for r in json.loads(printed) if r.get("status") != "refused"]
         return found
 
-    def try_rows(self, part, device, *more):
+    def try_rows(self, part, device):
         """The rows; None, and a line of the log, if they cannot be had."""
         with open(self.out / "log", "ab") as log:
             try:
-                return self.rows(part, device, log, *more)
+                return self.rows(part, device, log)
             except (OSError, ValueError, subprocess.CalledProcessError) as error:
                 log.write(f"{error}\n".encode())
                 return None
@@ -250,13 +260,9 @@ class Campaign:
                 for r in (rows if isinstance(rows, list) else [rows])]
         tables.write(part.kept, {"digest": part.digest, "rows": rows})
 
-    def compile(self, part, device):
-        """Has torch keep what it compiles for a part, of which nothing is timed."""
-        self.try_rows(part, device, "--ahead")
-
-    def side_by_side(self, parts, devices, action):
-        """Does the action with each part, on a thread for each of the devices, which may
-        stand there several times, and its share of the processors."""
+    def side_by_side(self, parts, devices):
+        """Measures each part, on a thread for each of the devices, which may stand there
+        several times, and its share of the processors."""
         processors, parts = sorted(os.sched_getaffinity(0)), iter(parts)
         each = max(1, len(processors) // len(devices))
 
@@ -268,7 +274,7 @@ class Campaign:
                     part = next(parts, None)
                 if part is None:
                     return
-                action(part, devices[number])
+                self.measure(part, devices[number])
         with concurrent.futures.ThreadPoolExecutor(len(devices)) as pool:
             for done in [pool.submit(worker, n) for n in range(len(devices))]:
                 done.result()
@@ -296,10 +302,7 @@ class Campaign:
         self.share = min(1, max(.1, len(devices) * (self.end - time.time()) / max(wanted, 1)))
         self.say(f"{len(due)} parts on {len(devices)} lists, {self.share:.2f} of their time")
 
-        compiled = [p for p in due if "_compiled" in p.command]
-        if self.options.device != "cpu":
-            self.side_by_side(compiled, devices * AHEAD, self.compile)
-        self.side_by_side(due, devices, self.measure)
+        self.side_by_side(due, devices * (1 if self.options.device == "cpu" else BESIDE))
         return 0
 
     def put(self):

@@ -19,7 +19,7 @@ come several in a row, as in training, which waits for none.  A row of the file 
     WAY_forward_ms    of the loss without gradients
     WAY_first_s   seconds of the first step, which compiles
     WAY_mb        the most memory of torch in a step beyond what was there
-    WAY_launches  kernels of a step (on a GPU)
+    WAY_launches  kernels of a step (on a GPU, with --launches)
     WAY_error     why there is no such step
 
 and `served`, the layers that kernels serve, `kept`, why others are not, and `difference`
@@ -42,7 +42,7 @@ import time
 
 import torch
 
-from tables import over, size, write
+from tables import alone, over, size, write
 from tables import time as milliseconds
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases"))
@@ -57,6 +57,7 @@ from case import CASES  # noqa: E402
 
 ROW_S, MOST_IN_A_ROW = .02, 20  # of steps between two times of a GPU
 MOST_STEPS = 200  # before a layer that has not chosen its path is timed all the same
+ROUNDS_S, FEW = 2, 3  # of slow steps, after which no further round begins, and their rounds
 ERRORS = RuntimeError, AssertionError, TypeError, ValueError  # of ways that cannot be
 
 
@@ -162,8 +163,6 @@ class Way:
         return most / 1e6
 
     def launches(self):
-        if self.device != "cuda":
-            return None
         with torch.profiler.profile(
                 activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             self.step(self.inputs())
@@ -246,7 +245,10 @@ class Run:
                 last = self.tried(name, lambda: way.seconds(call(way)))
             if name in self.ways and way.device == "cuda":
                 way.count = max(1, min(MOST_IN_A_ROW, int(ROW_S / last)))
-        for _ in range(self.options.rounds):
+        begin = time.perf_counter()
+        for turn in range(self.options.rounds):
+            if turn >= FEW and time.perf_counter() - begin > ROUNDS_S * len(self.ways):
+                break
             for name, way in list(self.ways.items()):
                 taken = self.tried(name, lambda: way.seconds(call(way), way.count))
                 if taken is not None:
@@ -261,7 +263,8 @@ class Run:
             self.turns("forward_", lambda way: way.forward)
         for name, way in list(self.ways.items()):
             self.row[f"{name}_mb"] = self.tried(name, way.megabytes)
-            self.row[f"{name}_launches"] = self.tried(name, way.launches)
+            if self.options.launches and way.device == "cuda":
+                self.row[f"{name}_launches"] = self.tried(name, way.launches)
         return self.row
 
 
@@ -298,14 +301,19 @@ def measure(name, one, options):
     row["version"] = importlib.metadata.version(
         "torch_geometric" if one.package == "graphgym" else one.package)
     ways = options.ways.split(",")
-    run = Run(client, options)
-    run.begin(ways)
-    if options.ahead:
-        return row
-    found = run.row if broken(options.device) else run.measured()
-    if broken(options.device):
-        guilty = [way for way in ways if f"{way}_error" in found]
-        found = {**found, **anew(name, [w for w in ways if w not in guilty], options)}
+    compiles = any("compiled" in way or "overhead" in way for way in ways)
+    turn = alone(options.lock)
+    with contextlib.ExitStack() as held:
+        if not compiles:  # what compiles does so while others time their steps
+            held.enter_context(turn)
+        run = Run(client, options)
+        run.begin(ways)
+        if compiles:
+            held.enter_context(turn)
+        found = run.row if broken(options.device) else run.measured()
+        if broken(options.device):
+            guilty = [way for way in ways if f"{way}_error" in found]
+            found = {**found, **anew(name, [w for w in ways if w not in guilty], options)}
     return {**row, **found}
 
 
@@ -339,7 +347,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--forward", action="store_true", help="time the loss alone, too")
     parser.add_argument("--autocast", choices=["bfloat16", "float16"])
-    parser.add_argument("--ahead", action="store_true", help="compile, and time nothing")
+    parser.add_argument("--launches", action="store_true", help="count kernels of a step")
+    parser.add_argument("--lock", metavar="FILE", help="of a GPU, held while it is timed")
     parser.add_argument("-o", "--output", metavar="OUT.json", help="written after each row")
     parser.add_argument("--table", nargs="+", metavar="OUT.json")
     options = parser.parse_args()

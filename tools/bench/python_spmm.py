@@ -159,11 +159,9 @@ def compared(ours, theirs, name):
     return difference
 
 
-def measure(name, matrix, width, dtype, weighted, options, library):
+def measure(name, matrix, graph, width, dtype, weighted, options, library):
     rows, columns, offsets, indices = matrix
     device = options.device
-    offsets, indices = offsets.to(device), indices.to(device)
-    graph = dfgnn.Graph(offsets, indices, num_src=columns, name=name)
     op = "spmm-weighted" if weighted else "spmm-sum"
     x = torch.randn(columns, width, device=device).to(NAMES[dtype])
     weight = (torch.rand(indices.numel(), device=device) if weighted else
@@ -210,7 +208,6 @@ def measure(name, matrix, width, dtype, weighted, options, library):
     return row
 
 
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("graphs", nargs="*", metavar="GRAPH.npz")
@@ -232,10 +229,12 @@ def main():
             print(f"python_spmm: {path}: no time is left", file=sys.stderr)
             continue
         name = os.path.basename(path).removesuffix(".npz")
+        matrix = [m.to(options.device) if isinstance(m, torch.Tensor) else m for m in load(path)]
+        graph = dfgnn.Graph(*matrix[2:], num_src=matrix[1], name=name)
         for dtype in options.dtypes.split(","):
             for width in map(int, options.dims.split(",")):
                 for weighted in (False, True):
-                    rows.append(measure(name, load(path), width, dtype,
+                    rows.append(measure(name, matrix, graph, width, dtype,
                                         weighted, options, library))
         if options.output:
             write(options.output, rows)

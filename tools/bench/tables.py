@@ -8,7 +8,9 @@
 A table stands in a document between <!-- table NAME --> and <!-- end -->.
 """
 
+import contextlib
 import difflib
+import fcntl
 import functools
 import json
 import lzma
@@ -54,6 +56,17 @@ def table(*head):
         TABLES[function.__name__] = text
         return function
     return register
+
+
+@contextlib.contextmanager
+def alone(path):
+    """Holds the lock of a file, if there is one, so that no other process times anything."""
+    if path is None:
+        yield
+    else:
+        with open(path, "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
 
 def write(path, rows):

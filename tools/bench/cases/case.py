@@ -1,6 +1,7 @@
 """What the models of python_models.py share: their list, graphs and molecules."""
 
 import copy
+import functools
 from typing import Any, Callable, NamedTuple
 
 import numpy
@@ -71,6 +72,7 @@ def batch(graphs, nodes, edges):
             torch.arange(graphs).repeat_interleave(nodes))
 
 
+@functools.lru_cache(1)  # layers of a graph come one after the other
 def load(path):
     """(nodes, edge_index, bounds of a batch's graphs or None) of dfgnn-graph's .npz."""
     file = numpy.load(path)
