@@ -139,7 +139,8 @@ def scattered(x, index, size, reduce):
     if reduce == "any":
         return zero.index_copy(0, index.long(), x)
     if reduce == "mul":
-        return (zero + 1).scatter_reduce(0, _as_rows(index, x), x, "prod")
+        return torch.ones_like(zero).scatter_reduce(
+            0, _as_rows(index, x), x, "prod")
     if x.is_floating_point():
         return reduced(reduce, x, index, size)
     if reduce in ("min", "max"):

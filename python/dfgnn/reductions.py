@@ -89,6 +89,8 @@ class _Groups:
         if out is not None:
             count = out.size(dim)
         self.count = group_count(index) if count is None else count
+        if not self.count and x.numel():  # index_add would not say it
+            raise ValueError("index has numbers, but dim_size is 0")
         self.length = x.size(dim)
         # axes with groups of their own, and those that share them
         axes = [] if index.dim() == 1 else [
@@ -176,7 +178,7 @@ def scatter(src: Tensor, index: Tensor, dim: int = 0,
     parts elsewhere.
     """
     groups, name = _Groups(src, index, dim, dim_size), _reduction(reduce)
-    if name == "mean" and src.dtype in (torch.int64, torch.int32):
+    if name == "mean" and not src.is_floating_point():
         count = groups.reduce(torch.ones_like(src), "sum").clamp(min=1)
         return groups.reduce(src, "sum") / count
     return groups.reduce(src, name)

@@ -86,9 +86,10 @@ def test_numbers_are_those_of_pyg(reduce, place, always):
         [0, 4, 4, 20, 50], device=place)
     close(dfgnn.scatter(x, index, reduce=reduce),
           utils.scatter(x, index, reduce=reduce), 1e-6)
-    whole = (x * 10).long()
-    assert torch.equal(dfgnn.scatter(whole, index, reduce=reduce),
-                       utils.scatter(whole, index, reduce=reduce))
+    for kind in (torch.int64, torch.int16, torch.bool):
+        whole = (x * 10).to(kind)
+        assert torch.equal(dfgnn.scatter(whole, index, reduce=reduce),
+                           utils.scatter(whole, index, reduce=reduce))
     name = "sum" if reduce == "add" else reduce
     close(dfgnn.segment(x, ptr, name), utils.segment(x, ptr, name), 1e-6)
     assert torch.equal(dfgnn.scatter(x[:1], index[:1].int(), reduce="any"),
@@ -210,6 +211,8 @@ def test_wrong_arguments_are_named():
         dfgnn.scatter(x, index, 2)
     with pytest.raises((dfgnn.InvalidError, RuntimeError, IndexError)):
         dfgnn.scatter(x, index, 0, 2, "max")
+    with pytest.raises(ValueError, match="dim_size is 0"):
+        dfgnn.scatter(x, index, dim_size=0)
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
