@@ -151,18 +151,23 @@ def last_loops(rows, count):
         0, rows, places, "amax")[:count]
 
 
-def loop_weights(weight, last, fill):
-    """The weight of each node's loop: that of its last loop, by last_loops(),
-    fill of a node without."""
+def loop_weights(weight, last, fill, rows):
+    """The weight of each node's loop: that of its last loop, by last_loops() of
+    rows(), fill of a node without.  All loops that a node had get the gradient
+    of the one that counts, as PyG's do."""
     filled = weight.new_full(last.shape, fill)
-    return filled if not weight.numel() else torch.where(
-        last >= 0, weight.index_select(0, last.clamp(min=0)), filled)
+    if not weight.numel():
+        return filled
+    value = weight.detach()
+    filled = torch.where(last >= 0, value.index_select(0, last.clamp(min=0)),
+                         filled)
+    return filled if not weight.requires_grad else filled + weight.new_zeros(
+        last.numel() + 1).index_add(0, rows(), weight - value)[:-1]
 
 
-def with_remaining_loops(graph, weight, fill, shared=False):
+def with_remaining_loops(graph, weight, fill):
     """(graph with a loop for each node, weights): the last loop that a node
-    had keeps its weight, the others have weight fill.  shared: all loops that a
-    node had get the gradient of the one that counts, as PyG's do."""
+    had keeps its weight, the others have weight fill."""
     check_rows("edge_weight", weight, graph.num_edges)
     looped, count = graph.with_self_loops(), graph.num_dst
 
@@ -171,18 +176,14 @@ def with_remaining_loops(graph, weight, fill, shared=False):
         return src.masked_fill(src != dst, count)
 
     last = graph._derive("loops", lambda: last_loops(rows(), count))
-    shared = shared and weight.requires_grad
-    value = weight.detach() if shared else weight
-    filled = loop_weights(value, last, fill)
-    if shared:
-        filled = filled + value.new_zeros(count + 1).index_add(
-            0, graph._derive("rows of loops", rows), weight - value)[:count]
+    filled = loop_weights(weight, last, fill, lambda: graph._derive(
+        "rows of loops", rows))
     return looped, torch.cat([weight[looped.kept], filled])
 
 
-def gcn_weights(graph, weight, loops, fill, shared=False):
+def gcn_weights(graph, weight, loops, fill):
     """(graph, weights) by which GCN sums: those of with_remaining_loops() if
     loops, scaled by degrees."""
     if loops:
-        graph, weight = with_remaining_loops(graph, weight, fill, shared)
+        graph, weight = with_remaining_loops(graph, weight, fill)
     return graph, normalize(weight, *graph.edge_index, graph.num_dst)

@@ -105,6 +105,27 @@ def test_the_last_of_several_loops_gives_its_weight(place):
           layer(x, once, torch.tensor([1.0, 3.0, 2.0], device=place)), 1e-6)
 
 
+@pytest.mark.parametrize("name, options", [
+    ("GCNConv", {}), ("GCNConv", dict(normalize=False)), ("GraphConv", {})])
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_gradients_of_weights_of_several_loops(name, options, shape):
+    edges = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 1, 0, 1]])
+    weight = torch.rand(5, requires_grad=True)
+    x, results = torch.randn(3, IN), []
+    for layer in pair(name, IN, OUT, **options):
+        out = layer(x, edges, weight.view(shape))
+        results.append([out, *torch.autograd.grad(out.square().sum(), weight)])
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "SAGEConv"])
+def test_backward_flow_between_sets_of_two_sizes_is_refused(name):
+    layer = getattr(nn, name)((IN, 5), OUT, flow="target_to_source")
+    with pytest.raises(ValueError, match="x of 4 and 3 nodes.*flip"):
+        layer((torch.randn(4, IN), torch.randn(3, 5)),
+              torch.tensor([[0, 1], [1, 2]]))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_edges_that_a_layer_keeps_serve_all_calls(weighted):
     theirs, mine = pair("GCNConv", IN, OUT, cached=True)

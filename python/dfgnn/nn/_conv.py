@@ -54,6 +54,7 @@ class Conv(nn.Module):
 
     node_dims = (0, -2)
     default_node_dim = 0
+    sends_pairs = True  # whether PyG's propagate() takes x as a pair
     runs_in_steps = runs_in_steps
 
     def __init_subclass__(cls, **kwargs):
@@ -153,8 +154,31 @@ class Conv(nn.Module):
                     f"x must be [nodes, features] for {type(self).__name__}, "
                     "which takes no static graphs [batch, nodes, features]; "
                     f"got {list(part.shape)}")
-        return src, dst, destinations(edges, size, src, self.flow) \
-            if dst is None or size is not None else dst.size(0)
+        return src, dst, self.destinations(
+            edges, size, src.size(0), None if dst is None else dst.size(0))
+
+    def destinations(self, edges, size, num_src, num_dst):
+        """The number of destinations: that of their features if it is no
+        None, that of the edges, that of size, or the number of sources."""
+        if self.sends_pairs and self.flow == FLOWS[1] and \
+                num_dst not in (None, num_src) and \
+                not isinstance(edges, Graph):
+            raise ValueError(
+                f'{type(self).__name__} with flow="target_to_source" takes as '
+                f"many sources as destinations, got x of {num_src} and "
+                f"{num_dst} nodes: PyG's has the rows of x[0]; pass "
+                "edge_index.flip(0) to one with source_to_target")
+        if num_dst is not None and size is None and not is_adjacency(edges):
+            return num_dst
+        if isinstance(edges, Graph):
+            return edges.num_dst
+        if is_adjacency(edges):
+            return edges.sparse_sizes()[0] if hasattr(edges, "sparse_sizes") \
+                else edges.shape[0]
+        if size is None and hasattr(edges, "sparse_size"):  # an EdgeIndex
+            size = edges.sparse_size()
+        known = None if size is None else size[int(self.flow == FLOWS[0])]
+        return num_src if known is None else known
 
     def result(self, out, edges, graph, alpha, size=None, loops=False):
         """PyG's (out, (edge_index, alpha)); loops: whether self loops were
@@ -208,24 +232,6 @@ def edge_features(edges):
 @untraced
 def _looped_edges(graph, size):
     return looped_graph(graph, size).edge_index
-
-
-def destinations(edges, size, x_src, flow=FLOWS[0]):
-    """The number of destinations if their features are not given: that of the
-    edges, that of size, or the number of sources."""
-    column = 1 if flow == FLOWS[0] else 0
-    if isinstance(edges, Graph):
-        return edges.num_dst
-    if is_adjacency(edges):
-        return edges.sparse_sizes()[0] if hasattr(edges, "sparse_sizes") \
-            else edges.shape[0]
-    if size is not None:
-        return size[column]
-    if hasattr(edges, "sparse_size"):  # PyG's EdgeIndex
-        known = edges.sparse_size()[column]
-        if known is not None:
-            return known
-    return x_src.size(0)
 
 
 def pair_of(channels):

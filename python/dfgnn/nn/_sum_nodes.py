@@ -35,7 +35,7 @@ def gcn(state, x, edge_index, edge_weight=None):
     else:
         graph, edge_weight = _normalized(
             graph_of(edge_index, sizes), edge_weight, loops,
-            2.0 if state["improved"] else 1.0, pygs)
+            2.0 if state["improved"] else 1.0)
     return run(graph, _gcn, (), x, product(state, "lin"), own(state, "bias"),
                edge_weight)
 
@@ -63,7 +63,7 @@ def _check_weights(graph, weight):
         raise Other
 
 
-def _normalized(graph, weight, loops, fill, shared):
+def _normalized(graph, weight, loops, fill):
     """(graph, weights by its edges) as GCN sums by them; kept with the graph
     as long as weights that need no gradient are the same."""
     _check_weights(graph, weight)
@@ -73,7 +73,7 @@ def _normalized(graph, weight, loops, fill, shared):
     note(weight)
     if entry is None or entry[0]() is not weight or \
             not is_stamped(weight, entry[1]):
-        result = gcn_weights(graph, weight, loops, fill, shared)
+        result = gcn_weights(graph, weight, loops, fill)
         if not keeps:
             return result
         entry = graph._derived[key] = weakref.ref(weight), stamp(weight), result

@@ -104,6 +104,8 @@ class GATv2Conv(_Additive):
 class TransformerConv(_Attention):
     """Dot-product attention with a skip connection   Shi et al. 2021"""
 
+    sends_pairs = False
+
     def __init__(self, in_channels, out_channels, heads=1, concat=True,
                  beta=False, dropout=0.0, edge_dim=None, bias=True,
                  root_weight=True, **kwargs):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .._loops import last_loops, loop_weights, normalize
+from .._loops import check_rows, last_loops, loop_weights, normalize
 from .._modes import compiling, in_transform
 from .._torch_library import untraced_graph
 from .._values import is_adjacency, values_like
@@ -15,7 +15,7 @@ from ..graph import Graph
 from ..messages import gated_messages, relu_messages
 from . import _sum_nodes
 from ._attention_steps import both, pair
-from ._conv import Conv, Shape, destinations, edge_features, pair_of
+from ._conv import Conv, Shape, edge_features, pair_of
 from ._linear import Linear, parameter, reset
 from ._node import first
 
@@ -33,7 +33,8 @@ class _Static(Conv):
             edge_weight = values_like(edges, x)
             if edge_weight is not None:
                 edges = untraced_graph(edges, size)
-        return edges, edge_weight
+        return edges, edge_weight.flatten() if isinstance(
+            edge_weight, torch.Tensor) else edge_weight  # [E, 1], say
 
     def shape_of(self, x):
         """The Shape by which kernels take each graph of a batch for a head."""
@@ -53,7 +54,8 @@ def _loop_weights(edges, weight, rows, num_nodes, fill):
         return fill + weight.new_zeros(num_nodes + 1).index_add(
             0, rows, weight)[:num_nodes]
     # if a node has several loops, the last counts, as PyG has it on a CPU
-    return loop_weights(weight, last_loops(rows, num_nodes), fill)
+    return loop_weights(weight, last_loops(rows, num_nodes), fill,
+                        lambda: rows)
 
 
 class GCNConv(_Static):
@@ -89,6 +91,7 @@ class GCNConv(_Static):
                 edges = untraced_graph(edges, num_nodes)
                 edge_weight = x.new_ones(edges.num_edges)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
+        check_rows("edge_weight", edge_weight, src.numel())
         if self.add_self_loops:
             is_loop = src == dst
             edge_weight = torch.cat([
@@ -225,10 +228,9 @@ class _Pair(_Static):
         are edge weights."""
         shape = self.shape_of(x[0])
         sent = shape.enter(x[0])
-        if size is None and x[1] is not None and not is_adjacency(edges):
-            num_dst = x[1].size(self.node_dim)
-        else:
-            num_dst = destinations(edges, size, sent, self.flow)
+        num_dst = self.destinations(
+            edges, size, sent.size(0),
+            None if x[1] is None else x[1].size(self.node_dim))
         if not weighted:
             edges = self.edges(edges)
         else:
@@ -419,6 +421,8 @@ class ResGatedGraphConv(_MessageConv):
     edge by edge; e are the edge features of layers with edge_dim.  With another
     act than a sigmoid, all messages [E, out_channels] are held at once.
     """
+
+    sends_pairs = False
 
     def __init__(self, in_channels, out_channels, act=None, edge_dim=None,
                  root_weight=True, bias=True, **kwargs):

@@ -196,8 +196,7 @@ def _norm(make_tensors, original):
             if kind in (torch.float16, torch.bfloat16):
                 edge_weight = edge_weight.float()  # for sums and their roots
             graph, edge_weight = gcn_weights(
-                graph, edge_weight, add_self_loops, 2.0 if improved else 1.0,
-                True)
+                graph, edge_weight, add_self_loops, 2.0 if improved else 1.0)
             looped = Looped(graph, num_nodes, add_self_loops, graph, flipped,
                             kind)
         return looped.tensors(edge_weight) if make_tensors else (looped,
