@@ -192,7 +192,7 @@ class Campaign:
         """What a command prints; None if it fails or takes too long.  It takes turns itself,
         or waits for its turn to begin."""
         if not turns:
-            command = ["flock", self.lock_of(device), *command]
+            command = ["flock", "-F", self.lock_of(device), *command]
         environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {})}
         left = max(5, min(seconds * BESIDE, self.end - time.time()))
         try:
