@@ -420,3 +420,34 @@ def test_parameters_are_read_as_often_as_by_pyg(make, name, doubles):
             layer, name, Counted())
     for _ in range(2):
         torch.testing.assert_close(fast(*given), plain(*given))
+
+
+@pytest.mark.parametrize("make, inputs", [
+    (lambda: G.PointNetConv(), lambda x: (x, x[:, :3])),
+    (lambda: G.MFConv(W, 4), lambda x: (x,)),
+    (lambda: G.DNAConv(W), lambda x: (x.view(N, 1, W),)),
+    (lambda: G.RGCNConv(W, 4, 2), lambda x: (x,))])
+def test_layers_whose_forward_reads_their_edges_take_a_graph(make, inputs):
+    layer, x, edges = make(), inputs(torch.randn(N, W)), random_edges(N, N, E)
+    types = ()
+    if isinstance(layer, G.RGCNConv):
+        types = (torch.arange(edges.size(1)) % 2,)
+    expected = layer(*x, edges, *types)
+    dfgnn.accelerate(layer, guard=False)
+    close(layer(*x, dfgnn.as_graph(edges, N), *types), expected, 1e-5)
+    graph = dfgnn.HeteroGraph({("a", "to", "a"): edges}, {"a": N})
+    with pytest.raises(TypeError, match="does not run on a HeteroGraph"):
+        layer(*x, graph, *types)
+
+
+def test_hgt_takes_a_graph_for_each_relation():
+    edges = {("a", "to", "b"): random_edges(N, N, E),
+             ("b", "to", "a"): random_edges(N, N, E)}
+    x = {"a": torch.randn(N, W), "b": torch.randn(N, W)}
+    layer = G.HGTConv(W, 4, (list(x), list(edges)), 2)
+    expected = layer(x, edges)
+    dfgnn.accelerate(layer)
+    results = layer(x, {key: dfgnn.as_graph(part, N)
+                        for key, part in edges.items()})
+    for kind, out in results.items():
+        close(out, expected[kind], 1e-5)

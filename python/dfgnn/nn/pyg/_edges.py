@@ -17,6 +17,7 @@ from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
 from ...graph import Graph
+from ...hetero import HeteroGraph
 from .._node import known
 
 
@@ -76,6 +77,15 @@ def edges_as_given(layer, graph):
     """The edge_index that a caller of the layer would give for a Graph."""
     edges = edge_tensor(graph)
     return edges.flip(0) if reverse(layer) else edges
+
+
+def of_pyg(layer, value):
+    """The edge_index of a Graph, for a forward that reads it; anything else but
+    a HeteroGraph is itself."""
+    if isinstance(value, HeteroGraph):
+        raise TypeError(f"this call of {type(layer).__name__} does not run on a "
+                        "HeteroGraph; pass its edge_index [2, E], or a Graph")
+    return edges_as_given(layer, value) if isinstance(value, Graph) else value
 
 
 def wide(edges):

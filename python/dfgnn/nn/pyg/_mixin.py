@@ -12,10 +12,9 @@ from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate, takes_own_path
 from ..._modes import compiling, constant, needs_composite
 from ..._over import Over
-from ...graph import Graph
 from .._linear import LINEARS, hooked
 from .._node import first, plain, surroundings
-from ._edges import Looped, edges_as_given, wide, with_wide_edges
+from ._edges import Looped, of_pyg, wide, with_wide_edges
 
 # The methods that define a layer: whoever replaces one of them gets PyG's own
 # path, which calls it.
@@ -131,9 +130,8 @@ def tried(run):
                 out = attempt(run, self, rows, edge_index, *args, **kwargs)
                 if out is not NotImplemented:
                     return out
-            if isinstance(edge_index, Graph):
-                edge_index = edges_as_given(self, edge_index)
-            return pyg_forward(self, x, edge_index, *args, **kwargs)
+            return pyg_forward(self, x, of_pyg(self, edge_index), *args,
+                               **kwargs)
         return forward
     return make
 
@@ -207,9 +205,7 @@ class Fused(Over):
         if isinstance(edge_index, Looped):
             edge_index, kwargs["edge_weight"] = edge_index.tensors(
                 kwargs["edge_weight"])
-        elif isinstance(edge_index, Graph):
-            edge_index = edges_as_given(self, edge_index)
-        edge_index = wide(edge_index)
+        edge_index = wide(of_pyg(self, edge_index))
         if type(self)._dfgnn_overridden is not None \
                 or self._decomposed_layers != 1 or self._explain:
             return MessagePassing.propagate(self, edge_index, size, **kwargs)

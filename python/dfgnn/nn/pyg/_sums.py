@@ -17,8 +17,7 @@ from .._networks import after_linear
 from .._node import watched
 from ..sum_convs import gated_parts
 from ._edges import (
-    Looped, edges_as_given, ends, graph_of, known, remember,
-    reverse, with_names)
+    Looped, ends, graph_of, known, of_pyg, remember, reverse, with_names)
 from ._mixin import fits, is_sum, unfit, usual
 from ._reduce import (
     combine, edge_messages, factors_of, neighbours, reduce_messages,
@@ -35,10 +34,8 @@ def renamed(makers, otherwise=None, when=None):
             return pyg_forward
 
         def forward(self, *args, **kwargs):
-            def of_pyg(v):  # whose forward reads an edge_index
-                return edges_as_given(self, v) if isinstance(v, Graph) else v
-            args = [of_pyg(v) for v in args]
-            kwargs = {name: of_pyg(v) for name, v in kwargs.items()}
+            args = [of_pyg(self, v) for v in args]
+            kwargs = {name: of_pyg(self, v) for name, v in kwargs.items()}
             if not usual(self):
                 return pyg_forward(self, *args, **kwargs)
             ours = second if when is not None and when(self) else first

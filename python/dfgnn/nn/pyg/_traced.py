@@ -18,10 +18,9 @@ from ..._over import compared, over
 from ..._remember import keep
 from ..._trace import TraceError
 from ...errors import InvalidError, UnsupportedError
-from ...graph import Graph
 from ._checked import difference
 from ._deferred import Later, is_deferred
-from ._edges import edges_as_given, unknown, wide
+from ._edges import of_pyg, unknown, wide
 from ._mixin import Fused, Row, attempt, fuse, unfit, usual
 from ._propagate_steps import Programs, numbers_of, own_function
 
@@ -125,9 +124,7 @@ def _served(layer, names, edge_index, size, kwargs):
     reason = unknown(edge_index)
     if reason is None and not _dynamo.AVAILABLE:
         reason = "torch is too old for its messages to be looked at"
-    if reason is None and isinstance(edge_index, Graph):
-        edge_index = edges_as_given(layer, edge_index)
-    edge_index = wide(edge_index)
+    edge_index = wide(of_pyg(layer, edge_index))
     if reason is None and not edge_index.size(1):
         reason = "there are no edges"
     if reason is not None:
@@ -209,10 +206,20 @@ def _edge_updater(own):
     return updater
 
 
+def _takes_graphs(kind, _):
+    """A forward that is kind's when it is called, of a Graph, too."""
+    def forward(self, *args, **kwargs):
+        return kind.forward(self, *[of_pyg(self, v) for v in args], **{
+            name: of_pyg(self, v) for name, v in kwargs.items()})
+    return forward
+
+
 @functools.lru_cache(None)
 def traced_class(kind):
     """A class over a layer's own that traces its messages."""
     methods = {}
+    if kind.__module__.startswith("torch_geometric."):
+        methods["forward"] = functools.partial(_takes_graphs, kind)
     if kind.edge_update is not MessagePassing.edge_update:
         methods["edge_updater"] = _edge_updater
     return fuse(kind, Row(kind.__name__, propagate, methods=methods),

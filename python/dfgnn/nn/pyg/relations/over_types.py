@@ -18,7 +18,7 @@ from ..._attention_steps import outside_autocast, result_type
 from ..._linear import hooked
 from ..._node import Other
 from .._attention_convs import own_reason
-from .._edges import known, reverse
+from .._edges import known, of_pyg, reverse
 from .._mixin import attempt, fits, unfit, usual
 from .leading import Leading
 from .rows import Features, in_product_type, project, tables
@@ -30,6 +30,9 @@ def together(function, reason_of=lambda layer: None):
     HeteroGraph of a call, where reason_of(layer) names nothing against it."""
     def decorate(pyg_forward):
         def forward(self, x_dict, edge_index_dict, *args, **kwargs):
+            if isinstance(edge_index_dict, dict):
+                edge_index_dict = {key: of_pyg(self, edges) for key, edges in
+                                   edge_index_dict.items()}
             if usual(self, whole=True):
                 reason = reason_of(self) or _refusal(self, x_dict,
                                                      edge_index_dict)

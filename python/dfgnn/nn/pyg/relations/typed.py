@@ -37,14 +37,6 @@ from .._mixin import fits, is_sum, unfit
 from .._reduce import combine, reductions
 
 
-def _refused(layer, reason, on_graph):
-    """Says why the layer takes PyG's own path, which takes no HeteroGraph."""
-    if on_graph:
-        raise ValueError(f"{type(layer).__name__} does not run on a "
-                         "HeteroGraph: " + reason)
-    return unfit(layer, reason)
-
-
 # ---- RGCN -------------------------------------------------------------------
 
 # what FastRGCNConv does for an aggr, whose module it does not call
@@ -256,7 +248,7 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
         reason = _no_list(edge_type, edge_attr, size) if graph is None else \
             _other_graph(layer, graph, with_alpha)
     if reason is not None:
-        return _refused(layer, reason, graph is not None)
+        return unfit(layer, reason)
     if graph is not None:
         return _run(layer, graph, graph.extend({"": x})[""], edge_attr,
                     False)[0]
@@ -391,7 +383,7 @@ def heat(layer, x, edge_index, node_type, edge_type, edge_attr=None):
     reason = _heat_refusal(layer, x, edge_index, node_type, edge_type, edge_attr)
     relations = edge_index if isinstance(edge_index, HeteroGraph) else None
     if reason is not None:
-        return _refused(layer, reason, relations is not None)
+        return unfit(layer, reason)
     try:
         types = typed(node_type, layer.hetero_lin.num_types, x,
                       layer.hetero_lin.out_channels)
