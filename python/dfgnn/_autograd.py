@@ -25,6 +25,7 @@ class Kind:
     def record(self, about, tensors, needed):
         """(the results, tensors that the gradient reads, and what else it
         has to know) of a call; needed: which tensors want a gradient."""
+        raise NotImplementedError
 
     def gradients(self, about, rest, kept, grads, needed, again):
         """The gradient of each tensor, None where it is not needed.
@@ -33,6 +34,7 @@ class Kind:
         grads: those of the results, of which at least one is not None.
         again: whether gradients of the gradients are recorded.
         """
+        raise NotImplementedError
 
 
 class Recorded(torch.autograd.Function):

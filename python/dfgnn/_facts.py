@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _trace, _nodes
+from ._modes import autocasting
 from ._translations import canonical
 from ._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._nodes import Node, mapped
@@ -92,8 +93,22 @@ class Facts:
         gathered = self._gathered(node, name)
         if gathered is not None:
             return gathered
+        if name == "to" and self._rounds(node):
+            refuse(node, f"a conversion to {node.meta.dtype}, which rounds "
+                   "what edge programs keep")
         reduced = self._reduced(node, name)
         return reduced if reduced is not None else self._row(node, name)
+
+    def _rounds(self, node):
+        """Whether a conversion has fewer digits than all given tensors; those
+        of an autocast region are rounded by it."""
+        first, last = (torch.finfo(x.meta.dtype).eps if isinstance(x, Node)
+                       and x.meta.is_floating_point() else 1
+                       for x in (node.args[0], node))
+        return first < last < 1 and not autocasting() and last > max((
+            torch.finfo(x.meta.dtype).eps for x in self.by_node
+            if x.key is not None and isinstance(x.meta, torch.Tensor)
+            and x.meta.is_floating_point()), default=1)
 
     def _constant(self, node):
         number = _MADE.get(node.name)

@@ -95,9 +95,11 @@ class Family(Kind):
 
     def run(self, call):
         """The outputs of a Call."""
+        raise NotImplementedError
 
     def fake(self, call):
         """Tensors of the shapes and types of the outputs."""
+        raise NotImplementedError
 
     def saved(self, call, outs):
         """The outputs that gradient() reads."""
@@ -120,6 +122,7 @@ class Family(Kind):
     def gradient(self, call, saved, grads, wanted):
         """The gradients of the tensors, None where it is 0 or not wanted;
         grads: of the outputs, or None."""
+        raise NotImplementedError
 
     def derive(self, call, saved, grads, wanted):
         """gradient() by an operator; a family that has another way has no

@@ -11,6 +11,7 @@ import functools
 import math
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 import torch
 from torch import Tensor
@@ -365,6 +366,7 @@ def _value(function, reduce, *args):
 def _module():
     module = types.ModuleType("torch_scatter", "torch_scatter by dfgnn.")
     module.__version__ = "2.1.2"
+    module.__spec__ = ModuleSpec("torch_scatter", None)  # for find_spec()
     for name in ("sum", "add", "mul", "mean", "min", "max"):
         for function, kind in ((_scatter, "scatter_{}"),
                                (_segment_csr, "segment_{}_csr"),

@@ -67,6 +67,11 @@ class Stops(Own):
         return x_j * scale
 
 
+class Rounds(Own):
+    def message(self, x_j):
+        return x_j.half().to(x_j.dtype)
+
+
 class Outer(Own):
     """As of pygod's GNAConv: softmax over as many nodes as there are edges."""
 
@@ -82,7 +87,8 @@ class Outer(Own):
     (Remembers, "item() asks what a tensor holds"),
     (Recurrent, "a size depends on what a tensor holds"),
     (Outer, "values of nodes have several numbers of rows"),
-    (Draws, "draws random numbers")])
+    (Draws, "draws random numbers"),
+    (Rounds, "a conversion to torch.float16, which rounds what edge")])
 def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
     layer, e, given = case(kind)
     fast, report = accelerated(layer)
