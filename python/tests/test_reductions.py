@@ -2,6 +2,7 @@
 and, in the module that stands for it, what torch_scatter documents."""
 
 import copy
+import importlib.util
 import sys
 
 import pytest
@@ -23,6 +24,7 @@ def ts():
     module = dfgnn.install_as_torch_scatter()
     import torch_scatter
     assert torch_scatter is module
+    assert importlib.util.find_spec("torch_scatter") is module.__spec__
     yield module
     del sys.modules["torch_scatter"]
     if before is not None:
