@@ -7,20 +7,6 @@
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
 
-/* The error that storing a number may add. */
-static double rounding(dfgnn_dtype dtype, double x) {
-  static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8, 0x1p-53};
-  static const double least[] = {0x1p-149, 0x1p-25, 0x1p-133, 0x1p-1074};
-  return fabs(x) * unit[dtype] + least[dtype];
-}
-
-/* A number that is too large for its type is stored as this. */
-static double in_range(dfgnn_dtype dtype, double x) {
-  static const double least_infinite[] = {0x1.ffffffp127, 65520, 0x1.ffp127,
-                                          INFINITY};
-  return fabs(x) >= least_infinite[dtype] ? copysign(INFINITY, x) : x;
-}
-
 dfgnn_program_errors
 dfgnn__edge_program_errors(const dfgnn_program_array *array,
                            const double *values, const double *bounds,
@@ -36,13 +22,13 @@ dfgnn__edge_program_errors(const dfgnn_program_array *array,
   const double rms = finite ? sqrt(squares / (double)finite) : 0;
   for (int64_t i = 0; i < count; i++) {
     double have = dfgnn__number_at(array->dtype, array->data, i),
-           want = in_range(array->dtype, values[i]);
-    double bound = bounds[i] + rounding(array->dtype, values[i]);
+           want = dfgnn__in_range(array->dtype, values[i]);
+    double bound = bounds[i] + dfgnn__rounding(array->dtype, values[i]);
     double error = fabs(have - want), ratio = error / bound;
     if (have == want || (isnan(have) && isnan(want)))
       continue;
     if (isinf(bound) || isnan(bound) ||
-        isinf(in_range(array->dtype, fabs(want) + bound)))
+        isinf(dfgnn__in_range(array->dtype, fabs(want) + bound)))
       continue;
     if (isnan(ratio))
       ratio = INFINITY;
@@ -76,6 +62,7 @@ dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
           ? DFGNN_F64
           : DFGNN_F32;
   dfgnn_status status = DFGNN_OK;
+  uint8_t *types = NULL;
   memset(expected, 0, sizeof *expected);
   for (int i = 0; i < dag->output_count; i++) {
     const dfgnn_port *port = &dag->outputs[i];
@@ -89,10 +76,14 @@ dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
       status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   if (!status)
-    status =
-        dfgnn__program_reference(job, program->written ? program->written : dag,
-                                 sums, expected->values, expected->bounds);
+    status = dfgnn__program_terms(&types, job);
+  /* sums of rounded terms are those of the program as it is lowered */
+  if (!status)
+    status = dfgnn__program_reference(
+        job, types || !program->written ? dag : program->written, sums, types,
+        expected->values, expected->bounds);
   if (status)
     dfgnn__edge_program_expected_free(expected);
+  free(types);
   return status;
 }

@@ -60,6 +60,9 @@ static inline const void *dfgnn__program_edges(const dfgnn_program_job *job,
                                     : NULL;
 }
 
+/* Are sums of double, as a tensor is? */
+int dfgnn__program_is_double(const dfgnn_program_job *job);
+
 /* The widest row that many values of the program have. */
 dfgnn_extent dfgnn__program_widest(const dfgnn_lowered *lowered,
                                    const dfgnn_extent *extents);
@@ -91,11 +94,25 @@ dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *job);
  * The first call begins that. */
 int dfgnn__program_cpu_prepared(const dfgnn_program_job *job);
 
+/* reread.c: a walk with steps of its own, which the caller frees.  It leaves
+ * out values of edges that an earlier walk has written where reading them costs
+ * no more: outputs[n] becomes the output that holds such a value n, -1 for all
+ * others. */
+dfgnn_status dfgnn__program_reread(dfgnn_walk *walk, int32_t *outputs,
+                                   const dfgnn_program_job *job, int number);
+/* (*types)[n] is the type of 16 bits of the output whose elements sum n of
+ * job->lowered adds so, 0 for all others; NULL: there is none.  The caller
+ * frees them. */
+dfgnn_status dfgnn__program_terms(uint8_t **types,
+                                  const dfgnn_program_job *job);
+
 /* The plain evaluation in double, each value for all places at once, with a
  * bound of how far one in sums of type `dtype` may be from it.  values[i] and
- * bounds[i] are those of output i, [count, elements]. */
+ * bounds[i] are those of output i, [count, elements].  types: those to which
+ * the terms of sums are rounded; NULL: none is. */
 dfgnn_status dfgnn__program_reference(const dfgnn_program_job *job,
                                       const dfgnn_dag *dag, dfgnn_dtype dtype,
-                                      double **values, double **bounds);
+                                      const uint8_t *types, double **values,
+                                      double **bounds);
 
 #endif

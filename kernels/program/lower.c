@@ -80,7 +80,8 @@ typedef struct builder {
   dfgnn_place own;
   uint8_t *wanted, *stage, *sink;
   dfgnn_walk *walk;
-  const uint8_t *fused;
+  const dfgnn_lowered *lowered;
+  uint64_t *needs;
 } builder;
 
 static dfgnn_level level_of(const builder *b, int32_t n) {
@@ -127,24 +128,23 @@ static dfgnn_step *add_step(builder *b, dfgnn_step_kind kind, int level,
 }
 
 /* Is a step a sum over edges, or a write of them? */
-static int ends_edges(const builder *b, const dfgnn_step *step) {
+static int ends_edges(const dfgnn_dag *dag, const dfgnn_step *step) {
   if (step->kind != DFGNN_STEP_COMPUTE)
     return step->level == DFGNN_LEVEL_EDGE;
-  return dfgnn__node_reduces(b->s->dag->nodes[step->node].op);
+  return dfgnn__node_reduces(dag->nodes[step->node].op);
 }
 
-/* The stages whose sums need each value of an edge. */
-static void set_needs(builder *b) {
-  const dfgnn_dag *dag = b->s->dag;
-  uint64_t *needs = calloc((size_t)dag->count, sizeof *needs);
-  if (!needs)
-    return;
-  for (int i = b->walk->count - 1; i >= 0; i--) {
-    dfgnn_step *step = &b->walk->steps[i];
+void dfgnn__walk_needs(dfgnn_walk *walk, uint64_t *needs,
+                       const dfgnn_lowered *l, const int32_t *outputs) {
+  const dfgnn_dag *dag = l->dag;
+  memset(needs, 0, (size_t)dag->count * sizeof *needs);
+  for (int i = walk->count - 1; i >= 0; i--) {
+    dfgnn_step *step = &walk->steps[i];
     uint64_t bits = 0;
-    if (step->kind == DFGNN_STEP_COMPUTE)
+    if (step->kind == DFGNN_STEP_COMPUTE &&
+        !(outputs && outputs[step->node] >= 0))
       bits = needs[step->node];
-    if (ends_edges(b, step))
+    if (ends_edges(dag, step))
       bits = 1ull << step->stage;
     step->stages = bits;
     if (step->kind != DFGNN_STEP_COMPUTE) {
@@ -152,16 +152,22 @@ static void set_needs(builder *b) {
       continue;
     }
     /* what a node needs is made by its own stage, before sums over edges */
-    if (step->level != DFGNN_LEVEL_EDGE && !ends_edges(b, step))
+    if (step->level != DFGNN_LEVEL_EDGE && !ends_edges(dag, step))
       continue;
     for (int k = 0; k < dag->nodes[step->node].count; k++) {
       int32_t a = argument(dag, step->node, k);
       needs[a] |= bits;
-      for (int j = 0; b->fused[a] && j < dag->nodes[a].count; j++)
+      for (int j = 0; l->fused[a] && j < dag->nodes[a].count; j++)
         needs[argument(dag, a, j)] |= bits;
     }
   }
-  free(needs);
+}
+
+dfgnn_step *dfgnn__walk_step(const dfgnn_walk *walk, int32_t n) {
+  for (int i = 0; i < walk->count; i++)
+    if (walk->steps[i].kind == DFGNN_STEP_COMPUTE && walk->steps[i].node == n)
+      return &walk->steps[i];
+  return NULL;
 }
 
 static int by_stage(const void *x, const void *y) {
@@ -207,7 +213,7 @@ static void add_steps(builder *b) {
       b->wanted[argument(dag, n, i)] = 1;
   set_stages(b);
   for (int32_t n = 0; n < dag->count; n++) {
-    if (!b->wanted[n] || !is_made_here(b, n) || b->fused[n])
+    if (!b->wanted[n] || !is_made_here(b, n) || b->lowered->fused[n])
       continue;
     int level = dag->nodes[n].op == DFGNN_NODE_SUM_ALL
                     ? (int)level_of(b, argument(dag, n, 0))
@@ -228,7 +234,7 @@ static void add_steps(builder *b) {
              ready(b, dag->outputs[i].node), i);
   }
   dfgnn__walk_sort(b->walk);
-  set_needs(b);
+  dfgnn__walk_needs(b->walk, b->needs, b->lowered, NULL);
 }
 
 static void mark_done(builder *b) {
@@ -307,9 +313,11 @@ static dfgnn_status find_walks(dfgnn_lowered *l, uint8_t *far,
                .wanted = calloc(count, 1),
                .stage = calloc(count, 1),
                .sink = calloc(count, 1),
-               .fused = l->fused};
+               .lowered = l,
+               .needs = calloc(count, sizeof *b.needs)};
   uint8_t *found = calloc(count, 1);
-  if (!s.done || !s.can || !b.wanted || !b.stage || !b.sink || !found) {
+  if (!s.done || !s.can || !b.wanted || !b.stage || !b.sink || !b.needs ||
+      !found) {
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
     goto out;
   }
@@ -368,6 +376,7 @@ out:
   free(b.wanted);
   free(b.stage);
   free(b.sink);
+  free(b.needs);
   free(found);
   return status;
 }

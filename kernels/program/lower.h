@@ -9,7 +9,8 @@
  * needs is stored, one row a node, or computed again from what is.  A value of
  * every edge is stored only where it is a number for each head, as a softmax's
  * weights and the gradients of its scores are, which walks of a gradient
- * share. */
+ * share.  On GPUs a walk sums the rows of edges that an earlier one has written
+ * as an output: reread.c. */
 #ifndef DFGNN_PROGRAM_LOWER_H
 #define DFGNN_PROGRAM_LOWER_H
 
@@ -66,6 +67,13 @@ int dfgnn__program_needs_relations(const dfgnn_lowered *lowered);
 
 /* Puts a walk's steps in their order. */
 void dfgnn__walk_sort(dfgnn_walk *walk);
+/* The step that computes a node; NULL: the walk does not. */
+dfgnn_step *dfgnn__walk_step(const dfgnn_walk *walk, int32_t n);
+/* Sets the stages of a walk's steps, and needs[n] to those whose sums over
+ * edges need node n.  A node with outputs[n] >= 0 is not computed; NULL: all
+ * are. */
+void dfgnn__walk_needs(dfgnn_walk *walk, uint64_t *needs,
+                       const dfgnn_lowered *lowered, const int32_t *outputs);
 
 /* pairs.c: the same program whose products have two factors, those first that
  * are cheapest to multiply.  Sizes that are names count as 64. */

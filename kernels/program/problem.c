@@ -16,6 +16,16 @@ dfgnn_extent dfgnn__program_widest(const dfgnn_lowered *lowered,
   return widest;
 }
 
+int dfgnn__program_is_double(const dfgnn_program_job *job) {
+  const dfgnn_dag *dag = job->lowered->dag;
+  int some = 0;
+  for (int i = 0; i < dag->input_count; i++)
+    some |= job->inputs[i].dtype == DFGNN_F64;
+  for (int i = 0; i < dag->output_count; i++)
+    some |= job->outputs[i].dtype == DFGNN_F64;
+  return some;
+}
+
 void dfgnn__program_counts(int64_t counts[DFGNN_PLACES],
                            const dfgnn_matrix *matrix) {
   counts[DFGNN_PLACE_CONST] = counts[DFGNN_PLACE_PARAM] = 1;

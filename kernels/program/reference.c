@@ -3,8 +3,9 @@
  * bound[i] is how far an evaluation in sums of unit roundoff u may be from
  * value[i]: what its operands may be off, times the derivative, and u for each
  * rounding (8 u for functions, n u for a sum of n) and what may become 0
- * because it is too small.  A comparison that rounding could turn has a bound
- * of 1, a number that is too large none. */
+ * because it is too small, or of a type of 16 bits in which a sum reads what it
+ * adds.  A comparison that rounding could turn has a bound of 1, a number that
+ * is too large none. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct reference {
   int64_t *row; /* destination of each edge */
   double u;
   double least, most; /* of the numbers of such sums; less may become 0 */
+  const uint8_t *term_types; /* of the terms of sums, that are rounded */
 } reference;
 
 /* ---- functions of numbers ------------------------------------------------ */
@@ -292,6 +294,15 @@ static int64_t target(const reference *r, int place, int64_t item) {
   return item_of(r, place, DFGNN_PLACE_EDGE, item);
 }
 
+/* A number that is read from a tensor of a type. */
+static number stored(dfgnn_dtype dtype, number a) {
+  const double most = fabs(a.x) + a.e;
+  a.e = isinf(dfgnn__in_range(dtype, most))
+            ? INFINITY
+            : a.e + dfgnn__rounding(dtype, most);
+  return a;
+}
+
 /* Sums, extremes and logsumexp: the maximum first, then what needs it. */
 static void reduce(reference *r, int32_t n) {
   const dfgnn_node *node = &r->dag->nodes[n];
@@ -302,6 +313,7 @@ static void reduce(reference *r, int32_t n) {
   const int64_t all = r->extents[n].all, count = items_of(r, node->place);
   const int max = op == DFGNN_NODE_MAX_EDGES;
   const int lse = op == DFGNN_NODE_LSE;
+  const uint8_t type = r->term_types ? r->term_types[n] : 0;
   double *top = malloc((size_t)(count * all + 1) * sizeof *top);
   double *sizes = calloc((size_t)(count * all + 1), sizeof *sizes);
   int64_t *terms = calloc((size_t)count + 1, sizeof *terms);
@@ -318,6 +330,8 @@ static void reduce(reference *r, int32_t n) {
     terms[to]++;
     for (int64_t i = 0; i < all; i++) {
       number x = r->values[a][row * all + i];
+      if (type)
+        x = stored((dfgnn_dtype)type, x);
       number *sum = &y[to * all + i];
       if (x.x > top[to * all + i] || isnan(x.x))
         top[to * all + i] = x.x;
@@ -386,9 +400,11 @@ static void write_output(const reference *r, const dfgnn_port *port,
 
 dfgnn_status dfgnn__program_reference(const dfgnn_program_job *job,
                                       const dfgnn_dag *dag, dfgnn_dtype dtype,
-                                      double **values, double **bounds) {
+                                      const uint8_t *types, double **values,
+                                      double **bounds) {
   reference r = {.job = job,
                  .dag = dag,
+                 .term_types = types,
                  .u = dtype == DFGNN_F64 ? DBL_EPSILON / 2 : FLT_EPSILON / 2,
                  .least = dtype == DFGNN_F64 ? DBL_MIN : FLT_MIN,
                  .most = dtype == DFGNN_F64 ? DBL_MAX : FLT_MAX};

@@ -137,6 +137,16 @@ TEST_LOOP(programs_and_their_gradients_are_within_their_bound, 0, PROGRAMS) {
   }
 }
 
+/* The last of the texts, in types that round what is read. */
+TEST_LOOP(rows_that_one_walk_writes_are_summed_by_the_next, 0, 2) {
+  static const dfgnn_dtype types[] = {DFGNN_BF16, DFGNN_F16};
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(31, 300);
+  check_orders(programs[PROGRAMS - 1], &f, types[_i], 1,
+               &(way){.is_long = 1, .which = 1, .of = 3});
+}
+
 TEST_LOOP(a_graph_without_edges_has_values, 0, PROGRAMS) {
   if (!in_part(_i))
     return;

@@ -441,6 +441,48 @@ TEST(attention_takes_one_walk_and_its_gradient_two) {
   }
 }
 
+OWNED(generated, dfgnn_generated, dfgnn__generated_free)
+
+/* Does the second kernel of a program's source call a function? */
+static int second_walk_calls(const char *function,
+                             const dfgnn_edge_program *program,
+                             dfgnn_dtype dtype) {
+  const dfgnn_program_tuning tuning = {
+      .lanes = 8, .group = 8, .unroll = 1, .vector = 1};
+  dfgnn_generated *generated = NULL;
+  ck_ok(dfgnn__program_generate(&generated, &program->job[dtype], &tuning));
+  own_generated(generated);
+  const char *walk = strstr(generated->text, "struct walk<1>");
+  ck_assert_ptr_nonnull(walk);
+  ck_assert_ptr_nonnull(strstr(generated->text, function));
+  return strstr(walk, function) != NULL;
+}
+
+TEST(rows_that_one_walk_writes_are_read_by_the_next_where_that_is_cheaper) {
+  static const char two[] = "dst a[8]; src b[8]; edge e[8]\n"
+                            "out = sum_in(silu(e + a + b))";
+  /* the second walk gathers one row, which caches may have */
+  static const char one[] = "dst a[8]; src b[8]; m = tanh(a * b)\n"
+                            "return m = m, in = sum_in(m), out = sum_out(m)";
+  /* a product of the value: no sum of what is written */
+  static const char product[] =
+      "dst a[8]; src b[8]; edge e[8], w\n"
+      "m = tanh(e + a * b)\n"
+      "return m = m, in = sum_in(m), out = sum_out(m * w)";
+  /* whose bits an extreme's gradient compares */
+  static const char extreme[] =
+      "dst a[8]; src b[8]; edge e[8]; m = tanh(e + a * b)\n"
+      "return m = m, most = max_in(m), out = sum_out(m)";
+  for (int dtype = 0; dtype < DFGNN_DTYPE_COUNT; dtype++) {
+    const int wide = dtype == DFGNN_F32 || dtype == DFGNN_F64;
+    const dfgnn_dtype t = (dfgnn_dtype)dtype;
+    ck_assert(!second_walk_calls("f_sigmoid", gradient_of(made(two)), t));
+    ck_assert(second_walk_calls("f_tanh", made(one), t));
+    ck_assert(second_walk_calls("f_tanh", made(product), t));
+    ck_assert_int_eq(second_walk_calls("f_tanh", made(extreme), t), !wide);
+  }
+}
+
 TEST(tensors_that_do_not_fit_are_named) {
   program_graph f = graph_of(1);
   float data[4096] = {0};

@@ -13,26 +13,16 @@ dfgnn_program_evaluator dfgnn__program_evaluator(int simd, int is_double) {
   return dfgnn__cpu_simd_missing(simd) ? NULL : table[simd][is_double];
 }
 
-static int sums_are_double(const dfgnn_program_job *job) {
-  const dfgnn_dag *dag = job->lowered->dag;
-  int is_double = 0;
-  for (int i = 0; i < dag->input_count; i++)
-    is_double |= job->inputs[i].dtype == DFGNN_F64;
-  for (int i = 0; i < dag->output_count; i++)
-    is_double |= job->outputs[i].dtype == DFGNN_F64;
-  return is_double;
-}
-
 dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *given) {
   dfgnn_program_job job = *given;
-  const int is_double = sums_are_double(given);
+  const int is_double = dfgnn__program_is_double(given);
   const int simd = given->blocks.simd;
   dfgnn__body_find(&job, simd, is_double);
   return dfgnn__program_evaluator(simd, is_double)(&job);
 }
 
 int dfgnn__program_cpu_prepared(const dfgnn_program_job *job) {
-  const int is_double = sums_are_double(job);
+  const int is_double = dfgnn__program_is_double(job);
   int best = 2;
   while (!dfgnn__program_evaluator(best, is_double))
     best--;

@@ -71,14 +71,23 @@ const char *dfgnn__code_item_of(const writer *w, int place) {
                                     : "x.ends.rel";
 }
 
+static int reread(const writer *w, int32_t n) {
+  return w->p ? w->p->reread[n] : -1;
+}
+
 const char *dfgnn__code_array_type(const writer *w, int32_t n) {
-  return at(w, n)->op == DFGNN_NODE_INPUT
-             ? dfgnn__code_type_name(w->job->inputs[at(w, n)->index].dtype)
-             : "A";
+  if (at(w, n)->op == DFGNN_NODE_INPUT)
+    return dfgnn__code_type_name(w->job->inputs[at(w, n)->index].dtype);
+  return reread(w, n) < 0
+             ? "A"
+             : dfgnn__code_type_name(w->job->outputs[reread(w, n)].dtype);
 }
 
 int dfgnn__code_array_of(const writer *w, int32_t n) {
-  return at(w, n)->op == DFGNN_NODE_INPUT ? at(w, n)->index : w->g->array_of[n];
+  if (at(w, n)->op == DFGNN_NODE_INPUT)
+    return at(w, n)->index;
+  return reread(w, n) < 0 ? w->g->array_of[n]
+                          : w->dag->input_count + reread(w, n);
 }
 
 static const char *mask(writer *w, int32_t n, const char *off) {

@@ -173,16 +173,6 @@ static const char tail[] =
     "  edge_program::add_totals<edge_program::A_>(p);\n}\n"
     "\n} // namespace dfgnn\n";
 
-static int is_double(const dfgnn_program_job *job) {
-  const dfgnn_dag *dag = job->lowered->dag;
-  int some = 0;
-  for (int i = 0; i < dag->input_count; i++)
-    some |= job->inputs[i].dtype == DFGNN_F64;
-  for (int i = 0; i < dag->output_count; i++)
-    some |= job->outputs[i].dtype == DFGNN_F64;
-  return some;
-}
-
 /* Numbers the arrays of nodes: what walks store for others, and values of no
  * place. */
 static dfgnn_status number_arrays(dfgnn_generated *g,
@@ -225,25 +215,28 @@ static void find_totals(dfgnn_generated *g, const dfgnn_program_job *job) {
 static dfgnn_status write_one_walk(writer *w, int number,
                                    const dfgnn_program_tuning *tuning) {
   const size_t nodes = (size_t)w->dag->count;
+  dfgnn_walk walk = {0};
   walk_plan p = {.job = w->job,
                  .dag = w->dag,
                  .lowered = w->job->lowered,
-                 .walk = &w->job->lowered->walks[number],
+                 .walk = &walk,
                  .generated = w->g,
                  .made = calloc(nodes, 1),
                  .spilled = calloc(nodes, 1),
                  .kept = calloc(nodes, 1),
                  .loaded = calloc(nodes, sizeof *p.loaded),
                  .soft = calloc(nodes, sizeof *p.soft),
+                 .reread = calloc(nodes, sizeof *p.reread),
                  .slot = calloc(nodes, sizeof *p.slot)};
   dfgnn_status status = DFGNN_ERROR_MEMORY;
-  if (p.made && p.spilled && p.kept && p.loaded && p.soft && p.slot) {
-    dfgnn__plan_layout(&p, tuning);
-    status = dfgnn__plan_soften(&p);
-    if (!status)
-      status = dfgnn__plan_memory(&p);
-  } else {
+  if (p.made && p.spilled && p.kept && p.loaded && p.soft && p.reread && p.slot)
+    status = dfgnn__program_reread(&walk, p.reread, w->job, number);
+  else
     dfgnn__fail(status, "out of memory");
+  if (!status) {
+    dfgnn__plan_layout(&p, tuning);
+    dfgnn__plan_soften(&p);
+    status = dfgnn__plan_memory(&p);
   }
   if (!status) {
     w->g->walks[number].lanes = p.lanes;
@@ -259,7 +252,8 @@ static dfgnn_status write_one_walk(writer *w, int number,
   free(p.kept);
   free(p.loaded);
   free(p.soft);
-  free(p.softened.steps);
+  free(p.reread);
+  free(walk.steps);
   free(p.slot);
   return status;
 }
@@ -279,7 +273,7 @@ static dfgnn_status generate(dfgnn_generated **generated,
   if (g) {
     g->array_of = calloc(nodes, sizeof *g->array_of);
     g->totals = calloc(nodes, sizeof *g->totals);
-    g->is_double = is_double(job);
+    g->is_double = dfgnn__program_is_double(job);
     g->long_row = tuning->long_row;
     w.to = open_memstream(&g->text, &bytes);
   }

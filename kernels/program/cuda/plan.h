@@ -16,7 +16,7 @@ typedef struct walk_plan {
   const dfgnn_program_job *job;
   const dfgnn_dag *dag;
   const dfgnn_lowered *lowered;
-  const dfgnn_walk *walk;
+  dfgnn_walk *walk; /* with steps of its own: reread.c and soften.c */
   const dfgnn_generated *generated;
   int64_t shape[DFGNN_DAG_AXES]; /* the widest */
   int64_t heads;
@@ -30,7 +30,7 @@ typedef struct walk_plan {
   int32_t *slot;    /* of made values in shared memory; -1 */
   int32_t *soft;    /* the weight exp(x - lse) of a sum that goes along with
                      * its lse: dfgnn__plan_soften; -1 */
-  dfgnn_walk softened; /* the walk with such sums, whose steps are its own */
+  int32_t *reread;  /* the output that is read in place of a value; -1 */
 } walk_plan;
 
 static inline const dfgnn_extent *plan_extent(const walk_plan *p, int32_t n) {
@@ -56,8 +56,8 @@ int32_t dfgnn__plan_lse_of(const walk_plan *p, int32_t weight);
 
 /* soften.c: a softmax takes one look at the edges.  sum(exp(x - lse) y) is made
  * while lse is: the sum is relative to the maximum so far, as that of lse is,
- * and divided by it in the end.  Changes p->walk to p->softened. */
-dfgnn_status dfgnn__plan_soften(walk_plan *p);
+ * and divided by it in the end. */
+void dfgnn__plan_soften(walk_plan *p);
 
 /* The widest shape and its lanes, then where values are; dfgnn__plan_soften
  * comes between them.  The arrays are the caller's, of dag->count each. */

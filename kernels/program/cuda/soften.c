@@ -1,8 +1,4 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/program/cuda/plan.h"
-#include "lib/base/error.h"
 
 static int32_t argument(const walk_plan *p, int32_t n, int i) {
   return dfgnn__dag_argument(p->dag, n, i);
@@ -56,13 +52,6 @@ static int32_t weight_in(const walk_plan *p, int32_t n) {
   return -1;
 }
 
-static dfgnn_step *step_of(dfgnn_walk *walk, int32_t n) {
-  for (int i = 0; i < walk->count; i++)
-    if (walk->steps[i].kind == DFGNN_STEP_COMPUTE && walk->steps[i].node == n)
-      return &walk->steps[i];
-  return NULL;
-}
-
 static int is_register(const walk_plan *p, int32_t n) {
   return plan_class(p, n) != CLASS_OTHER;
 }
@@ -73,7 +62,7 @@ static int rest_is_there(walk_plan *p, int32_t n, int32_t weight, int stage,
                          int mark) {
   if (n == weight)
     return 1;
-  dfgnn_step *step = step_of(&p->softened, n);
+  dfgnn_step *step = dfgnn__walk_step(p->walk, n);
   const int product = op_of(p, n) == DFGNN_NODE_MUL && weight_in(p, n) >= 0;
   if (product && !is_register(p, n))
     return 0;
@@ -95,7 +84,7 @@ static int rest_is_there(walk_plan *p, int32_t n, int32_t weight, int stage,
 /* Takes a stage from the values that nothing in it needs any more. */
 static void drop_needs(walk_plan *p, int stage) {
   const uint64_t bit = 1ull << stage;
-  dfgnn_walk *walk = &p->softened;
+  dfgnn_walk *walk = p->walk;
   for (int i = walk->count - 1; i >= 0; i--) {
     dfgnn_step *step = &walk->steps[i];
     int needed = 0;
@@ -126,13 +115,13 @@ static void drop_needs(walk_plan *p, int stage) {
 /* Makes a sum of weighted values go along with the logsumexp, if it can. */
 static int soften(walk_plan *p, int32_t sum) {
   int32_t a = argument(p, sum, 0), weight = weight_in(p, a);
-  dfgnn_step *step = step_of(&p->softened, sum), *lse = NULL;
+  dfgnn_step *step = dfgnn__walk_step(p->walk, sum), *lse = NULL;
   if (weight >= 0)
-    lse = step_of(&p->softened, dfgnn__plan_lse_of(p, weight));
+    lse = dfgnn__walk_step(p->walk, dfgnn__plan_lse_of(p, weight));
   if (!lse || lse->stage + 1 != step->stage || !is_register(p, sum) ||
       !is_register(p, weight) ||
       !dfgnn__plan_aligned(p, plan_class(p, sum), weight) ||
-      (a != weight && !p->lowered->fused[a] && !step_of(&p->softened, a)) ||
+      (a != weight && !p->lowered->fused[a] && !dfgnn__walk_step(p->walk, a)) ||
       !rest_is_there(p, a, weight, lse->stage, 0))
     return 0;
   rest_is_there(p, a, weight, lse->stage, 1);
@@ -143,22 +132,14 @@ static int soften(walk_plan *p, int32_t sum) {
   return 1;
 }
 
-dfgnn_status dfgnn__plan_soften(walk_plan *p) {
-  const size_t bytes = (size_t)p->walk->count * sizeof *p->walk->steps;
-  p->softened = *p->walk;
-  p->softened.steps = malloc(bytes ? bytes : 1);
-  if (!p->softened.steps)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  memcpy(p->softened.steps, p->walk->steps, bytes);
+void dfgnn__plan_soften(walk_plan *p) {
   int some = 0;
   for (int32_t n = 0; n < p->dag->count; n++) {
     const int op = op_of(p, n);
     p->soft[n] = -1;
-    if (op == DFGNN_NODE_SUM && step_of(&p->softened, n))
+    if (op == DFGNN_NODE_SUM && dfgnn__walk_step(p->walk, n))
       some |= soften(p, n);
   }
   if (some)
-    dfgnn__walk_sort(&p->softened);
-  p->walk = &p->softened;
-  return DFGNN_OK;
+    dfgnn__walk_sort(p->walk);
 }

@@ -129,7 +129,7 @@ DFGNN_FAMILIES(program_cuda_walks) = {
      .ops = DFGNN_BIT(DFGNN_OP_PROGRAM),
      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),
      .dtypes = DFGNN_DTYPES_ALL,
-     .revision = 5,
+     .revision = 6,
      .deterministic = 1,
      .parameters = {{"lanes", 6, {1, 2, 4, 8, 16, 32}},
                     {"sides", 6, {1, 2, 4, 8, 16, 32}},
