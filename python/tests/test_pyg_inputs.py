@@ -363,6 +363,13 @@ def test_a_norm_refuses_no_graphs_as_pyg():
         norm(torch.ones(0, W), torch.ones(0).long())
 
 
+@pytest.mark.parametrize("norm", [G.PairNorm, G.MeanSubtractionNorm])
+def test_a_norm_of_no_nodes_is_empty_as_pygs(norm):
+    layer = norm()
+    dfgnn.accelerate(layer)
+    assert layer(torch.ones(0, W), torch.ones(0).long()).shape == (0, W)
+
+
 def test_a_bias_that_no_deviation_sees_has_a_gradient_of_zeros():
     layer = G.EdgeConv(Linear(2 * W, 4), aggr="std")
     dfgnn.accelerate(layer)

@@ -30,7 +30,7 @@ def _counts(index, count):
 def _by_kernels(src, index, reduce, count):
     return isinstance(src, torch.Tensor) and isinstance(
         index, torch.Tensor) and index.dim() == 1 and src.dim() and \
-        reductions.fit(src, index, count, reduce)
+        count is not None and reductions.fit(src, index, count, reduce)
 
 
 def _scatter(theirs):
