@@ -294,7 +294,7 @@ def _median(graph, messages):
     middle = first + (degrees - 1).clamp(min=0) // 2
     shape = (graph.num_dst,) + tuple(messages.shape[1:])
     if not flat.size(0):
-        return messages.new_zeros(shape)
+        return messages.sum(0) + messages.new_zeros(shape)
     picked = rows[middle.clamp(max=flat.size(0) - 1)]
     out = flat.gather(0, picked) * (degrees > 0).view(-1, 1)
     return out.view(shape)

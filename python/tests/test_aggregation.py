@@ -32,6 +32,15 @@ def test_reductions_are_those_of_pyg(reduce, heads, device):
           torch.autograd.grad(wanted, x, grad)[0], 1e-4, "gradients")
 
 
+@pytest.mark.parametrize("reduce", [*REDUCTIONS, "median", "mul"])
+def test_without_edges_gradients_are_zeros(reduce, device):
+    x = torch.randn(14, 8, device=device, requires_grad=True)
+    out = dfgnn.aggregate(random_edges(*SIZES, 0, device)[:, :0], x, reduce,
+                          num_dst=17)
+    assert torch.equal(torch.autograd.grad(out.sum(), x)[0],
+                       torch.zeros_like(x))
+
+
 def test_pna_is_its_four_parts(device):
     edges = random_edges(*SIZES, 60, device)
     x = torch.randn(14, 8, device=device, requires_grad=True)
