@@ -71,7 +71,9 @@ def _made(edges, num_nodes, sorted, columns, options):
                         + describe(edges))
     if isinstance(edges, torch.Tensor):
         return _from_tensor(edges, num_nodes, options, sorted)
-    if hasattr(edges, "edge_index"):
+    # the nodes of a HeteroGraph's edge_index are numbered by type
+    if hasattr(edges, "edge_index") and not hasattr(
+            edges, "edges_by_relation"):
         return _from_data(edges, num_nodes, options, sorted)
     for attribute, make in (("adj_tensors", _from_dgl),
                             ("adjacency_matrix_tensors", _from_dgl_index),

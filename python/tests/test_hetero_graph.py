@@ -192,3 +192,12 @@ def test_moving_to_the_same_device_is_the_graph_itself():
     graph = dfgnn.HeteroGraph(edges_of(), NODES)
     assert graph.to("cpu") is graph
     assert "7 relations" in repr(graph)
+
+
+def test_a_graph_of_relations_is_no_graph_of_one_list():
+    graph = dfgnn.HeteroGraph(edges_of(), NODES)
+    for call in (dfgnn.as_graph, lambda graph: dfgnn.spmm(
+            graph, torch.randn(30, 4)), lambda graph: dfgnn.nn.SAGEConv(4, 4)(
+            torch.randn(30, 4), graph)):
+        with pytest.raises(TypeError, match="got HeteroGraph"):
+            call(graph)
