@@ -1,6 +1,6 @@
 /* cuda_walk.cuh - the walk along the edges of a row, of attention with and
- * without features of edges, sums, reductions and messages, and of their
- * gradients
+ * without features of edges, sums, reductions, messages and programs, and of
+ * their gradients
  *
  * A row (a destination, a source, or an item of a split one) belongs to lanes
  * of a warp.  L lanes work on an edge, so that a row has sides, each with U

@@ -38,6 +38,7 @@
 #ifndef DFGNN_PROGRAM_CUDA_WALK_CUH
 #define DFGNN_PROGRAM_CUDA_WALK_CUH
 
+#include "kernels/common/cuda_walk.cuh"
 #include "kernels/program/cuda/params.h"
 #include "kernels/program/cuda/values.cuh"
 
@@ -111,11 +112,10 @@ template <typename A, int L, int G> struct join_sides {
 
 /* ---- a row --------------------------------------------------------------- */
 
-/* The part of some edges that a side takes: from `first` on, `step` apart.
- * It is one of `sides` in its warp that take edges of the row side by side. */
+/* The part of some edges that a row's lanes take: each of `sides` in a warp one
+ * edge after the other. */
 struct share {
-  int side, sides;
-  int first, step, count;
+  int side, sides, degree;
 };
 
 /* Adds N edges of a side, whose leaves are there. */
@@ -132,67 +132,72 @@ DEVICE void add(W &w, Z &z, const X *x, const bool *live) {
     w.edge(s, z, y[u], x[u], live[u]);
 }
 
-/* Loads and adds the side's next U edges, the first of which is number k;
- * ends(u, e) tells the ends of edge e. */
-template <int S, class W, class Z, class F>
-DEVICE void add_step(W &w, Z &z, int64_t begin, share part, int k,
-                     const F &ends) {
-  constexpr int U = W::kUnroll;
-  constexpr stage<S> s = {};
-  decltype(w.leaf(s)) x[U];
-  bool live[U];
-#pragma unroll
-  for (int u = 0; u < U; ++u) {
-    const int at = k + u * part.step;
-    live[u] = at < part.count;
-    x[u].ends = ends(u, live[u] ? begin + at : 0, live[u]);
+/* What walk_edges() asks of a row.  Each lane of its sides reads the ends of an
+ * edge, unless more are in flight than a side has lanes. */
+template <int S, class W> struct program_row : plain_walk {
+  static constexpr int U = W::kUnroll;
+  static constexpr bool kTold = W::kLanes % U == 0;
+  static constexpr int kEach = kTold ? W::kLanes : U;
+  using state = decltype(static_cast<W *>(nullptr)->begin(stage<S>{}));
+  using ahead = edge_ends;
+  using label = edge_ends;
+  W &w;
+  int64_t first;
+  share part;
+  int group, lane; /* edges of a turn; the number of this lane in the row */
+
+  DEVICE program_row(W &walk, int64_t begin, share of)
+      : w(walk), first(begin), part(of), group(of.sides * kEach),
+        lane(lane_id() & (of.sides * W::kLanes - 1)) {}
+  DEVICE int side() const { return part.side; }
+  DEVICE int sides() const { return part.sides; }
+  DEVICE int first_lane() const { return lane_id() - lane; }
+  DEVICE int first_of(const share &) const { return lane; }
+  DEVICE void read(ahead &x, int at, int) const {
+    if (kTold && at < part.degree)
+      x = w.ends(first + at);
   }
+  DEVICE label label_of(const ahead &x, int, int) const { return x; }
+
+  template <bool WHOLE>
+  DEVICE void edges(state &z, const share &, const label &told, int from,
+                    int left) const {
+    constexpr stage<S> s = {};
+    decltype(w.leaf(s)) x[U];
+    bool live[U];
 #pragma unroll
-  for (int u = 0; u < U; ++u)
-    if (live[u])
-      w.load(s, x[u]);
-  if constexpr (W::kEdgeShared == 0) {
-    add<S, U>(w, z, x, live);
-  } else { /* a side has the memory of one edge */
+    for (int u = 0; u < U; ++u) {
+      const int after = u * part.sides;
+      live[u] = WHOLE || after < left;
+      const int64_t e = live[u] ? first + part.degree - left + after : 0;
+      if constexpr (kTold)
+        x[u].ends = w.tell(told, from + after, e);
+      else
+        x[u].ends = live[u] ? w.ends(e) : edge_ends{};
+    }
 #pragma unroll
     for (int u = 0; u < U; ++u)
-      add<S, 1>(w, z, x + u, live + u);
+      if (live[u])
+        w.load(s, x[u]);
+    if constexpr (W::kEdgeShared == 0) {
+      add<S, U>(w, z, x, live);
+    } else { /* a side has the memory of one edge */
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        add<S, 1>(w, z, x + u, live + u);
+    }
   }
-}
+};
 
-/* The state of a stage after a side's edges.  Each lane of the warp's sides
- * reads the ends of one edge of kLanes steps, ahead of their use, and lanes
- * then tell each other. */
+/* The state of a stage after a side's edges. */
 template <int S, class W>
 DEVICE auto add_edges(W &w, int64_t begin, share part) {
-  constexpr int L = W::kLanes, U = W::kUnroll;
+  using row_of = program_row<S, W>;
   auto z = w.begin(stage<S>{});
-  if constexpr (L % U == 0) {
-    const int lane = threadIdx.x & 31, place = lane & (part.sides * L - 1);
-    const int mine = part.first - part.side + place % part.sides +
-                     place / part.sides * part.step;
-    edge_ends next = {};
-    if (mine < part.count)
-      next = w.ends(begin + mine);
-    for (int k = part.first; __any_sync(kFullMask, k < part.count);) {
-      const edge_ends here = next;
-      const int ahead = mine + (k - part.first) + L * part.step;
-      if (ahead < part.count)
-        next = w.ends(begin + ahead);
-      for (int t = 0; t < L && __any_sync(kFullMask, k < part.count);
-           t += U, k += U * part.step)
-        add_step<S>(w, z, begin, part, k, [&](int u, int64_t e, bool) {
-          return w.tell(here, lane - place + (t + u) * part.sides + part.side,
-                        e);
-        });
-    }
-  } else {
-    for (int k = part.first; __any_sync(kFullMask, k < part.count);
-         k += U * part.step)
-      add_step<S>(w, z, begin, part, k, [&](int, int64_t e, bool live) {
-        return live ? w.ends(e) : edge_ends{};
-      });
-  }
+  const row_of row(w, begin, part);
+  edge_ends next = {};
+  row.read(next, row.lane, 0);
+  walk_edges<row_of::kEach, W::kUnroll>(row, z, part, next);
   return z;
 }
 
@@ -297,7 +302,7 @@ DEVICE void walk_rows(const program_walk &p, const unsigned long long *arrays) {
   place(w, reinterpret_cast<A *>(memory), warps);
   w.prepare();
   const int side = w.group_lane / W::kLanes;
-  share part = {side, kSides, side, kSides, 0};
+  share part = {side, kSides, 0};
   const join_sides<A, W::kLanes, W::kGroup> how = {
       alone ? joined<W>(reinterpret_cast<A *>(memory), warps) : nullptr, 0};
   int64_t at, last, step;
@@ -336,7 +341,7 @@ DEVICE void walk_rows(const program_walk &p, const unsigned long long *arrays) {
       const int each = (count + groups - 1) / groups;
       const int first = min(group * each, count);
       begin += first;
-      part.count = min(each, count - first);
+      part.degree = min(each, count - first);
     } else {
       const int64_t row = at + (threadIdx.x & 31) / W::kGroup;
       w.row = row < last ? in_list(p.order, row) : 0;
@@ -345,7 +350,7 @@ DEVICE void walk_rows(const program_walk &p, const unsigned long long *arrays) {
       w.active = row < last && degree <= p.long_row;
       w.degree = w.active ? static_cast<int>(degree) : 0;
       w.writer = w.active && side == 0;
-      part.count = w.degree;
+      part.degree = w.degree;
     }
     walk_stage<0>(w, begin, part, how, state);
   }
@@ -414,7 +419,7 @@ DEVICE void walk_merge(const program_walk &p,
     auto z = merge_pieces(w, hub, begin, how);
     w.finish(cut, z);
     w.store(cut);
-    walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0, 1, 0}, how, nullptr);
+    walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0}, how, nullptr);
     store_totals(w, p.first_slot + hub * warps + threadIdx.x / 32);
   }
 }
