@@ -3,8 +3,6 @@
 #ifndef DFGNN_KERNELS_NUMBER_H
 #define DFGNN_KERNELS_NUMBER_H
 
-#include <math.h>
-
 #include "dfgnn_types.h"
 #include "kernels/common/half.h"
 
@@ -21,20 +19,6 @@ static inline double dfgnn__number_at(dfgnn_dtype dtype, const void *array,
   default:
     return ((const float *)array)[i];
   }
-}
-
-/* The error that storing a number may add. */
-static inline double dfgnn__rounding(dfgnn_dtype dtype, double x) {
-  static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8, 0x1p-53};
-  static const double least[] = {0x1p-149, 0x1p-25, 0x1p-133, 0x1p-1074};
-  return fabs(x) * unit[dtype] + least[dtype];
-}
-
-/* A number that is too large for its type is stored as this. */
-static inline double dfgnn__in_range(dfgnn_dtype dtype, double x) {
-  static const double least_infinite[] = {0x1.ffffffp127, 65520, 0x1.ffp127,
-                                          INFINITY};
-  return fabs(x) >= least_infinite[dtype] ? copysign(INFINITY, x) : x;
 }
 
 /* An offset, or the number of an edge: of 64 bits if wide, else of 32. */

@@ -2,6 +2,8 @@
 #ifndef DFGNN_KERNELS_PROGRAM_JOB_H
 #define DFGNN_KERNELS_PROGRAM_JOB_H
 
+#include <math.h>
+
 #include "kernels/common/variant.h"
 #include "kernels/program/lower.h"
 
@@ -10,6 +12,20 @@ typedef struct dfgnn_program_array {
   void *data; /* an input's is only read */
   dfgnn_dtype dtype;
 } dfgnn_program_array;
+
+/* The error that storing a number may add. */
+static inline double dfgnn__rounding(dfgnn_dtype dtype, double x) {
+  static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8, 0x1p-53};
+  static const double least[] = {0x1p-149, 0x1p-25, 0x1p-133, 0x1p-1074};
+  return fabs(x) * unit[dtype] + least[dtype];
+}
+
+/* A number that is too large for its type is stored as this. */
+static inline double dfgnn__in_range(dfgnn_dtype dtype, double x) {
+  static const double least_infinite[] = {0x1.ffffffp127, 65520, 0x1.ffp127,
+                                          INFINITY};
+  return fabs(x) >= least_infinite[dtype] ? copysign(INFINITY, x) : x;
+}
 
 /* Parameters of the evaluator on CPUs. */
 typedef struct dfgnn_program_blocks {
