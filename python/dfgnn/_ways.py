@@ -384,6 +384,12 @@ def sums_of_neighbours(device, numbers):
 GRAPHS_PAY = ("cuda",)  # where kernels are faster on a graph that is made
 
 
+def graphs_pay(device):
+    """Whether kernels are faster on a graph that is there, and no way is asked
+    for or measured."""
+    return device.type in GRAPHS_PAY and not _forced and _met is None
+
+
 def sums_by_torch(device, numbers, lasting):
     """Whether sums_of_neighbours() are torch's.  lasting: a function that tells
     whether a graph is there, or will serve later calls."""

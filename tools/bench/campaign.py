@@ -18,11 +18,12 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
 
 @GRAPH, @PART, @FILE, @DEVICE, @DATA and @LOCK stand for the part's graph, the part, a file
 for the rows, the device, the folder data/ and a file of the GPU.  A line NAME = WORDS defines
-a list, which PARTS may have and @NAME stands for.  A GPU has several workers, each on its
-share of the processors: while one part is timed, others start, read graphs and compile.  Who
-times holds the lock of @LOCK; a command without it is run under the lock, but for one that
-times nothing.  A run that was stopped goes on where it was.  --minutes that are too few make
-budgets smaller.  The tools are taken from --build or from PATH.
+a list, which PARTS may have and @NAME stands for.  What torch.compile makes of parts is made
+first, of several side by side, and kept by torch.  A GPU then has two workers, each on its
+share of the processors: one starts and reads its graph while the other is on the GPU, which
+who holds the lock of @LOCK has alone.  A command without it is run under the lock, but for
+one that times nothing.  A run that was stopped goes on where it was.  --minutes that are too
+few make budgets smaller.  The tools are taken from --build or from PATH.
 """
 
 import argparse
@@ -47,7 +48,7 @@ import tokenize
 import tables
 
 TOP = tables.TOP
-BESIDE = 5  # workers of a GPU
+AHEAD, BESIDE = 6, 2  # workers of a GPU that compile, that measure
 UNTIMED = "python_accuracy.py",
 # strings and characters, which may hold what looks like a comment; comments
 WORDS_OF_C = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|/\*.*?\*/|//[^\n]*""", re.DOTALL)
@@ -202,7 +203,7 @@ class Campaign:
             return None
         return done.stdout if done.returncode in (0, 3) else None  # 3: out of time
 
-    def rows(self, part, device, log):
+    def rows(self, part, device, log, *more):
         kind, _, text = part.command.partition(" ")
         for mark, value in {"@GRAPH": "@GRAPH" in text and self.graph(part.name),
                             "@PART": part.name, "@DEVICE": self.options.device,
@@ -215,7 +216,7 @@ class Campaign:
                           if f.exists())
             turns = "@LOCK" in text or kind in UNTIMED
             text = text.replace("@FILE", str(raw)).replace("@LOCK", self.lock_of(device))
-            printed = self.call([sys.executable, script, *shlex.split(text)], device,
+            printed = self.call([sys.executable, script, *shlex.split(text), *more], device,
                                 2 * part.seconds + 60, log, turns)
             if printed is not None and raw.exists():
                 printed = raw.read_bytes()
@@ -238,11 +239,11 @@ class Campaign:
             found += [r for r in json.loads(printed) if r.get("status") != "refused"]
         return found
 
-    def try_rows(self, part, device):
+    def try_rows(self, part, device, *more):
         """The rows; None, and a line of the log, if they cannot be had."""
         with open(self.out / "log", "ab") as log:
             try:
-                return self.rows(part, device, log)
+                return self.rows(part, device, log, *more)
             except (OSError, ValueError, subprocess.CalledProcessError) as error:
                 log.write(f"{error}\n".encode())
                 return None
@@ -260,9 +261,13 @@ class Campaign:
                 for r in (rows if isinstance(rows, list) else [rows])]
         tables.write(part.kept, {"digest": part.digest, "rows": rows})
 
-    def side_by_side(self, parts, devices):
-        """Measures each part, on a thread for each of the devices, which may stand there
-        several times, and its share of the processors."""
+    def compile(self, part, device):
+        """Has torch keep what it compiles for a part, of which nothing is timed."""
+        self.try_rows(part, device, "--ahead")
+
+    def side_by_side(self, parts, devices, action):
+        """Does the action with each part, on a thread for each of the devices, which may
+        stand there several times, and its share of the processors."""
         processors, parts = sorted(os.sched_getaffinity(0)), iter(parts)
         each = max(1, len(processors) // len(devices))
 
@@ -274,7 +279,7 @@ class Campaign:
                     part = next(parts, None)
                 if part is None:
                     return
-                self.measure(part, devices[number])
+                action(part, devices[number])
         with concurrent.futures.ThreadPoolExecutor(len(devices)) as pool:
             for done in [pool.submit(worker, n) for n in range(len(devices))]:
                 done.result()
@@ -302,7 +307,12 @@ class Campaign:
         self.share = min(1, max(.1, len(devices) * (self.end - time.time()) / max(wanted, 1)))
         self.say(f"{len(due)} parts on {len(devices)} lists, {self.share:.2f} of their time")
 
-        self.side_by_side(due, devices * (1 if self.options.device == "cpu" else BESIDE))
+        if self.options.device == "cpu":
+            self.side_by_side(due, devices, self.measure)
+            return 0
+        self.side_by_side([p for p in due if "_compiled" in p.command], devices * AHEAD,
+                          self.compile)
+        self.side_by_side(due, devices * BESIDE, self.measure)
         return 0
 
     def put(self):

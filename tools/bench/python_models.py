@@ -279,12 +279,16 @@ def broken(device):
 
 def anew(name, ways, options):
     """The row of a case that a process of its own measures."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "row.json")
         given = [f"--{key}={value}" for key, value in vars(options).items()
                  if key in ("device", "scale", "rounds", "autocast") and value is not None]
         subprocess.run([sys.executable, __file__, "--cases", name, "--ways", ",".join(ways),
-                        *given, "-o", file.name], check=False, stdout=subprocess.DEVNULL)
-        return json.loads(file.read() or "[{}]")[0]
+                        *given, "-o", path], check=False, stdout=subprocess.DEVNULL)
+        if not os.path.exists(path):
+            return {}
+        with open(path) as file:
+            return json.load(file)[0]
 
 
 def measure(name, one, options):
@@ -301,15 +305,11 @@ def measure(name, one, options):
     row["version"] = importlib.metadata.version(
         "torch_geometric" if one.package == "graphgym" else one.package)
     ways = options.ways.split(",")
-    compiles = any("compiled" in way or "overhead" in way for way in ways)
-    turn = alone(options.lock)
-    with contextlib.ExitStack() as held:
-        if not compiles:  # what compiles does so while others time their steps
-            held.enter_context(turn)
+    with contextlib.nullcontext() if options.ahead else alone(options.lock):
         run = Run(client, options)
         run.begin(ways)
-        if compiles:
-            held.enter_context(turn)
+        if options.ahead:
+            return row
         found = run.row if broken(options.device) else run.measured()
         if broken(options.device):
             guilty = [way for way in ways if f"{way}_error" in found]
@@ -347,6 +347,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--forward", action="store_true", help="time the loss alone, too")
     parser.add_argument("--autocast", choices=["bfloat16", "float16"])
+    parser.add_argument("--ahead", action="store_true", help="compile, and time nothing")
     parser.add_argument("--launches", action="store_true", help="count kernels of a step")
     parser.add_argument("--lock", metavar="FILE", help="of a GPU, held while it is timed")
     parser.add_argument("-o", "--output", metavar="OUT.json", help="written after each row")

@@ -27,7 +27,7 @@ import torch
 
 import dfgnn
 from cases.case import load
-from tables import alone, write
+from tables import write
 
 HEADS, WIDTH = 4, 32
 
@@ -150,6 +150,8 @@ def step(call, leaves, backward):
 
 def least(ways, leaves, backward, device, seconds):
     """The milliseconds of each way, the least of calls in turns."""
+    for call in ways.values():  # which compiles
+        step(call, leaves, backward)
     found = {name: float("inf") for name in ways}
     end = time.perf_counter() + seconds * len(ways)
     while True:
@@ -188,10 +190,7 @@ def measure(layer, graph_name, graph, device, options):
     if not options.no_compile:
         ways["compile"] = compiled_of(ways["eager"])
     for backward in (False, True):
-        for call in ways.values():  # which compiles
-            step(call, leaves, backward)
-        with alone(options.lock):
-            found = least(ways, leaves, backward, device, options.seconds)
+        found = least(ways, leaves, backward, device, options.seconds)
         for way, ms in found.items():
             yield {"layer": layer, "graph": graph_name, "way": way,
                    "pass": "both" if backward else "forward", "ms": ms,
@@ -220,7 +219,6 @@ def main():
                         default=list(LAYERS))
     parser.add_argument("--seconds", type=float, default=1,
                         help="time for each way of a layer and pass")
-    parser.add_argument("--lock", metavar="FILE", help="of a GPU, held while it is timed")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     options = parser.parse_args()

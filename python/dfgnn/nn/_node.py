@@ -391,20 +391,27 @@ def _capturing(tensor):
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def few_edges(state, edges, sizes, op, x):
-    """The FewEdges of a layer's call of the operator; None if kernels are to
-    run."""
+def graph_of_sums(state, edges, sizes, op, x):
+    """The graph of a layer's call of the operator, or its FewEdges."""
+    if type(edges) is Tensor and _ways.graphs_pay(edges.device) and \
+            not saved_elsewhere() and not _capturing(edges):
+        graph = known_graph(edges, sizes)  # in each step of a training loop
+        if graph is not None:
+            return graph
+    few = _few(state, edges, sizes, op, x)
+    return FewEdges(edges, sizes) if few else graph_of(edges, sizes)
+
+
+def _few(state, edges, sizes, op, x):
     if type(edges) is not Tensor or _remember.current is not None or \
             op not in ("spmm-sum", "spmm-mean") or _ways.ordered() or \
             x.dtype not in (torch.float32, torch.float64) or \
             not is_edge_index(edges):
-        return None
+        return False
     numbers = edges.size(1) * x.size(1)
-    if not numbers or _measure.takes_calls() or not _ways.sums_by_torch(
-            x.device, _ways.size_class(numbers),
-            lambda: _lasting(edges, sizes, state)):
-        return None
-    return FewEdges(edges, sizes)
+    return numbers > 0 and not _measure.takes_calls() and _ways.sums_by_torch(
+        x.device, _ways.size_class(numbers),
+        lambda: _lasting(edges, sizes, state))
 
 
 _chains = {}  # by the key that run() makes

@@ -14,9 +14,9 @@ from .._remember import is_stamped, note, stamp
 from ..graph import Graph
 from ..ops import normalization
 from ._node import (
-    Other, PLAIN_TENSORS, few_edges, fits, graph_of, is_matrix, known, linear,
-    named, node, number, own, pair, product, recipe, reduction, run, single,
-    sums)
+    Other, PLAIN_TENSORS, fits, graph_of, graph_of_sums, is_matrix, known,
+    linear, named, node, number, own, pair, product, recipe, reduction, run,
+    single, sums)
 
 
 @node
@@ -115,10 +115,9 @@ def _sums_and_own(state, x, edge_index, size, of_sums, of_own,
     layer `first` and a ReLU if there is one, plus one of a node's own features
     unless its name is empty."""
     src, dst, sizes = pair(x, size)
-    op, graph = reduction(state), None
-    if edge_weight is None:
-        graph = few_edges(state, edge_index, sizes, op, src)
-    graph = graph or graph_of(edge_index, sizes)
+    op = reduction(state)
+    graph = graph_of(edge_index, sizes) if edge_weight is not None else \
+        graph_of_sums(state, edge_index, sizes, op, src)
     weights = *linear(state, of_sums), *linear(state, of_own)
     w_first, b_first = linear(state, first)
     if w_first is not None:
@@ -169,8 +168,7 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
 def gin(state, x, edge_index, size=None):
     src, dst, sizes = pair(x, size)
     op = reduction(state)
-    graph = few_edges(state, edge_index, sizes, op, src) or \
-        graph_of(edge_index, sizes)
+    graph = graph_of_sums(state, edge_index, sizes, op, src)
     out = run(graph, _gin, op, src, dst, number(state, "eps"))
     return state["_modules"]["nn"](out)
 
