@@ -103,6 +103,14 @@ def test_captured_and_forward(run, tmp_path):
     assert row["dfgnn_captured_ms"] > 0 and row["dfgnn_forward_ms"] > 0
 
 
+def test_a_broken_process_leaves_its_case_to_another(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_models", "--cases", "gcn", "--scale", .002, "--rounds", 1, "-o", out,
+        broken=lambda device: True)
+    row, = json.loads(out.read_text())
+    assert row["pyg_ms"] > 0 and row["dfgnn_ms"] > 0
+
+
 def test_layers(run, graph, tmp_path):
     out = tmp_path / "out.json"
     run("python_models", "--layers", "GCNConv,PNA", "--width", 8, "--rounds", 1,

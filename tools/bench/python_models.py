@@ -305,11 +305,12 @@ def measure(name, one, options):
     row["version"] = importlib.metadata.version(
         "torch_geometric" if one.package == "graphgym" else one.package)
     ways = options.ways.split(",")
-    with contextlib.nullcontext() if options.ahead else alone(options.lock):
+    if options.ahead:
+        Run(client, options).begin([way for way in ways if "compiled" in way])
+        return row
+    with alone(options.lock):
         run = Run(client, options)
         run.begin(ways)
-        if options.ahead:
-            return row
         found = run.row if broken(options.device) else run.measured()
         if broken(options.device):
             guilty = [way for way in ways if f"{way}_error" in found]
