@@ -126,8 +126,10 @@ def fast_copy(module, **options):
 
 def random_edges(num_src, num_dst, num_edges, device="cpu",
                  dtype=torch.int64):
-    """Edges in random order, with duplicates, loops and nodes without any."""
+    """Edges in random order, with duplicates, loops and nodes without any; the
+    last source has one."""
     src = torch.randint(0, num_src, (num_edges,))
+    src[:1] = num_src - 1
     dst = torch.randint(0, max(1, num_dst - 2), (num_edges,))
     loops = torch.arange(min(num_src, num_dst, 3))
     edges = torch.stack([torch.cat([src, loops]), torch.cat([dst, loops])])
