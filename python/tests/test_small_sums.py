@@ -154,17 +154,19 @@ def test_both_runs_of_a_checkpoint_take_one_way(graphs, monkeypatch):
 def test_no_graph_is_made_while_one_of_cuda_is_captured(warm, graphs, monkeypatch):
     from dfgnn.nn import _node
     monkeypatch.setattr(_ways, "GRAPHS_PAY", ("cpu",))
-    layer, edges = LAYERS["SAGEConv"](), EDGES.clone()
-    dfgnn.accelerate(layer, guard=False)
+    layers, edges = [LAYERS["SAGEConv"]() for _ in range(2)], EDGES.clone()
+    for layer in layers:
+        dfgnn.accelerate(layer, guard=False)
     x = torch.randn(N, W)
-    for _ in range(warm):
+    for layer in layers * warm:
         layer(x, edges)
     monkeypatch.setattr(_node, "_capturing", lambda tensor: True)
     by_torch = []
     monkeypatch.setattr(dfgnn._kernel_links.FewEdges, "sums",
                         lambda *args: by_torch.append(args) or x)
-    layer(x, edges)
-    assert len(by_torch) == (warm == 1) and len(graphs) == (warm > 1)
+    for layer in layers:
+        layer(x, edges)
+    assert len(by_torch) == 2 * (warm == 1) and len(graphs) == (warm > 1)
 
 
 def test_no_way_is_overruled_that_was_asked_for(ways, graphs, monkeypatch):

@@ -379,12 +379,17 @@ def _lasting(edges, sizes, state):
     a CUDA graph is captured before kernels ran."""
     if saved_elsewhere() or edges.is_inference():
         return False
-    calls = _remember.keep(edges).setdefault("calls", {})
+    calls = _calls(edges)
     before = calls.get(id(state), 0)
     if _capturing(edges):
         return before > 1
     calls[id(state)] = before + 1
     return before > 0 or known_graph(edges, sizes) is not None
+
+
+def _calls(edges):
+    """The numbers of calls that layers had with the edges, by id of a state."""
+    return _remember.keep(edges).setdefault("calls", {})
 
 
 def _capturing(tensor):
@@ -397,6 +402,7 @@ def graph_of_sums(state, edges, sizes, op, x):
             not saved_elsewhere() and not _capturing(edges):
         graph = known_graph(edges, sizes)  # in each step of a training loop
         if graph is not None:
+            _calls(edges)[id(state)] = 2  # its kernels run
             return graph
     few = _few(state, edges, sizes, op, x)
     return FewEdges(edges, sizes) if few else graph_of(edges, sizes)
