@@ -199,8 +199,9 @@ typedef struct dfgnn_edge_tensor {
  * operator runs as that, if its tensors have the types that the operator takes
  * and DFGNN_PROGRAMS is not "own".  Sums are of double if any tensor is F64,
  * else of float; on a GPU a sum over edges may add what another output holds of
- * them, rounded to its type.  seed: of dropout, the same for a program
- * and its gradients.  Results do not depend on the number of threads.
+ * them, rounded to its type if outputs of nodes are.  seed: of dropout, the
+ * same for a program and its gradients.  Results do not depend on the number of
+ * threads.
  * DFGNN_ERROR_INVALID names a tensor that is missing, unknown, or of another
  * shape; DFGNN_ERROR_UNSUPPORTED: a value has more than 16384 elements,
  * or no kernel can be made of the program, which the message says why.  On a

@@ -4,7 +4,8 @@
  * gradient of a tensor of edges.  One walk makes that, writes it and sums it by
  * one end; the walk over the other end reads its rows.  Both have the same
  * terms, if they have the type of sums; one of 16 bits rounds those of the
- * second, which a comparison of bits (lowered->exact) does not stand. */
+ * second, which no comparison of bits (lowered->exact) stands, nor a result of
+ * nodes that has another type. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,18 @@ static int is_sum_of(const dfgnn_dag *dag, const dfgnn_step *step, int32_t n) {
          dfgnn__dag_argument(dag, step->node, 0) == n;
 }
 
+/* Have all results of nodes this type? */
+static int nodes_have(const dfgnn_program_job *job, dfgnn_dtype dtype) {
+  const dfgnn_dag *dag = job->lowered->dag;
+  int all = 1;
+  for (int i = 0; i < dag->output_count; i++) {
+    const int place = dag->outputs[i].place;
+    all &= place <= DFGNN_PLACE_PARAM || place == DFGNN_PLACE_EDGE ||
+           job->outputs[i].dtype == dtype;
+  }
+  return all;
+}
+
 /* Can a walk read an output in place of the value that it holds?  The first
  * walk that makes a value of edges writes it; a later one makes it again, and
  * sums it over edges, if it does nothing else with it. */
@@ -34,10 +47,10 @@ static int can_reread(const dfgnn_program_job *job, const dfgnn_walk *walk,
   const dfgnn_port *port = &l->dag->outputs[output];
   const int32_t n = port->node;
   const int is_double = dfgnn__program_is_double(job);
-  const int same_bits =
-      job->outputs[output].dtype == (is_double ? DFGNN_F64 : DFGNN_F32);
+  const dfgnn_dtype dtype = job->outputs[output].dtype;
+  const int same_bits = dtype == (is_double ? DFGNN_F64 : DFGNN_F32);
   if (port->place != DFGNN_PLACE_EDGE || !dfgnn__port_holds(l->dag, port) ||
-      (!same_bits && (is_double || l->exact[n])))
+      (!same_bits && (is_double || l->exact[n] || !nodes_have(job, dtype))))
     return 0;
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
