@@ -99,16 +99,23 @@ class Facts:
         reduced = self._reduced(node, name)
         return reduced if reduced is not None else self._row(node, name)
 
-    def _rounds(self, node):
-        """Whether a conversion has fewer digits than all given tensors; those
-        of an autocast region are rounded by it."""
-        first, last = (torch.finfo(x.meta.dtype).eps if isinstance(x, Node)
-                       and x.meta.is_floating_point() else 1
-                       for x in (node.args[0], node))
-        return first < last < 1 and not autocasting() and last > max((
-            torch.finfo(x.meta.dtype).eps for x in self.by_node
-            if x.key is not None and isinstance(x.meta, torch.Tensor)
-            and x.meta.is_floating_point()), default=1)
+    @staticmethod
+    def _rounds(node):
+        """Whether a conversion has fewer digits than all given tensors that its
+        value is made of; those of an autocast region are rounded by it."""
+        def error(x):
+            return torch.finfo(x.meta.dtype).eps if isinstance(x, Node) and \
+                isinstance(x.meta, torch.Tensor) and \
+                x.meta.is_floating_point() else 0
+        made_of, waiting = {}, [node.args[0]]
+        if autocasting() or not 0 < error(node.args[0]) < error(node):
+            return False
+        while waiting:
+            x = waiting.pop()
+            if x not in made_of:
+                made_of[x] = 0 if x.key is None else error(x)
+                waiting += x.operands()
+        return 0 < max(made_of.values()) < error(node)
 
     def _constant(self, node):
         number = _MADE.get(node.name)

@@ -395,6 +395,16 @@ def test_autocast_gives_the_types_that_the_layer_has(kind):
             assert float((a - b).detach().abs().max()) < 0.1 * largest
 
 
+def test_autocast_leaves_rows_of_another_16_bit_type():
+    layer, e, given = case(Neighbours)
+    fast, report = accelerated(layer)
+    x = given["x"].detach().half()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(fast(e, x=x), layer(e, x=x), rtol=1e-2,
+                                   atol=1e-2)
+    assert report.traced and not report.kept
+
+
 def test_layers_of_anemoi_models():
     conv = pytest.importorskip("anemoi.models.layers.conv")
     from anemoi.utils.config import DotDict

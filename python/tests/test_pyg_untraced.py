@@ -99,6 +99,23 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
         assert f"{__file__}, line " in report.kept[0].reason
 
 
+class RoundsAsItsWeight(Own):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(W, dtype=torch.half))
+
+    def message(self, x_j):
+        return (x_j.type_as(self.weight) * self.weight).type_as(x_j)
+
+
+def test_a_weight_of_fewer_digits_does_not_keep_those_of_x(recwarn):
+    layer, (_, e, given) = RoundsAsItsWeight(), case(Own)
+    fast, report = accelerated(layer)
+    assert torch.equal(fast(e, **given), layer(e, **given))
+    assert "a conversion to torch.float16" in report.kept[0].reason
+    assert not [w for w in recwarn if "fault of dfgnn" in str(w.message)]
+
+
 class Detaches(Own):
     def message(self, x_j):
         return 2 * x_j.detach()

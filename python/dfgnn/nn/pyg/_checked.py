@@ -7,6 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import pad
 
 from ..._modes import autocasting
 from ..._step_times import tensors_in
@@ -85,7 +86,8 @@ def _with_lonely(programs, args):
         if place == EDGE:
             x = x[:, :count] if k == programs.edges else x[:count]
         elif place in (DST, SRC) and can:
-            x = torch.cat([x, x.new_zeros(1, *x.shape[1:])])
+            # autocast refuses cat() of the 16-bit type that is not its own
+            x = pad(x, (0, 0) * (x.dim() - 1) + (0, 1))
         copies.append(x.clone())
     return copies
 
