@@ -118,6 +118,16 @@ def test_gradients_of_weights_of_several_loops(name, options, shape):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("name, options", [
+    ("SAGEConv", {}), ("GraphConv", {}), ("GATConv", dict(add_self_loops=False))])
+@pytest.mark.parametrize("size", [(14, None), (None, None), (None, 17)])
+def test_a_size_may_leave_out_what_x_tells(name, options, size):
+    theirs, mine = pair(name, (IN, 5), OUT, **options)
+    given = ((torch.randn(14, IN), torch.randn(17, 5)),
+             random_edges(14, 17, 60))
+    close(mine(*given, size=size), theirs(*given, size=size), 1e-5)
+
+
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "SAGEConv"])
 def test_backward_flow_between_sets_of_two_sizes_is_refused(name):
     layer = getattr(nn, name)((IN, 5), OUT, flow="target_to_source")

@@ -178,7 +178,8 @@ class Conv(nn.Module):
         if size is None and hasattr(edges, "sparse_size"):  # an EdgeIndex
             size = edges.sparse_size()
         known = None if size is None else size[int(self.flow == FLOWS[0])]
-        return num_src if known is None else known
+        counts = known, num_dst, num_src
+        return next(n for n in counts if n is not None)
 
     def result(self, out, edges, graph, alpha, size=None, loops=False):
         """PyG's (out, (edge_index, alpha)); loops: whether self loops were
