@@ -144,17 +144,20 @@ class Gates(Fixed):
     """No gradient leads to the parameters of lin."""
 
     def message(self, x_j):
-        if self.hard:
+        if self.way == "hard":
             return x_j * (self.lin(x_j) > 0)
+        if self.way == "typed":
+            weight = self.lin.weight
+            return x_j.type_as(weight).to(weight).expand_as(weight[:1] + x_j)
         gate = torch.zeros_like(x_j)
         gate += self.lin(x_j).detach()
         return x_j * gate
 
 
-@pytest.mark.parametrize("hard", [False, True])
-def test_what_no_gradient_leads_to_has_none(hard):
+@pytest.mark.parametrize("way", ["soft", "hard", "typed"])
+def test_what_no_gradient_leads_to_has_none(way):
     layer, e, given = case(Gates)
-    layer.hard = hard
+    layer.way = way
     fast, report = accelerated(layer)
     same(derivatives(fast, e, given, 1), derivatives(layer, e, given, 1))
     assert fast.lin.weight.grad is None and not report.kept

@@ -151,7 +151,9 @@ def _apart(module):
             not {"inplace", "out"}.isdisjoint(node.kwargs)
         ends = re.search("^detach$|^new_|_like$", name) or not _has_real(node)
         if writes or node.op == "output" or node in followed and not ends:
-            followed.update(node.all_input_nodes)
+            # view_as(y), say, asks for y's shape or type alone
+            only = node.op != "output" and re.search("^to$|_as$", name)
+            followed.update(node.all_input_nodes[:1 if only else None])
     return {k for k, node in enumerate(
         n for n in nodes if n.op == "placeholder")
         if node not in followed and _has_real(node)}
