@@ -93,7 +93,8 @@ class Facts:
         gathered = self._gathered(node, name)
         if gathered is not None:
             return gathered
-        if name == "to" and self._rounds(node):
+        if (name == "to" or node.kwargs.get("dtype")) and node.args and \
+                self._rounds(node):
             refuse(node, f"a conversion to {node.meta.dtype}, which rounds "
                    "what edge programs keep")
         reduced = self._reduced(node, name)

@@ -99,6 +99,11 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
         assert f"{__file__}, line " in report.kept[0].reason
 
 
+class RoundsItsSoftmax(Own):
+    def message(self, x_j):
+        return x_j * x_j.softmax(-1, dtype=torch.bfloat16)
+
+
 class RoundsAsItsWeight(Own):
     def __init__(self):
         super().__init__()
@@ -108,11 +113,13 @@ class RoundsAsItsWeight(Own):
         return (x_j.type_as(self.weight) * self.weight).type_as(x_j)
 
 
-def test_a_weight_of_fewer_digits_does_not_keep_those_of_x(recwarn):
-    layer, (_, e, given) = RoundsAsItsWeight(), case(Own)
+@pytest.mark.parametrize("kind, to", [
+    (RoundsAsItsWeight, torch.float16), (RoundsItsSoftmax, torch.bfloat16)])
+def test_neither_weights_nor_functions_hide_a_rounding(kind, to, recwarn):
+    layer, (_, e, given) = kind(), case(Own)
     fast, report = accelerated(layer)
     assert torch.equal(fast(e, **given), layer(e, **given))
-    assert "a conversion to torch.float16" in report.kept[0].reason
+    assert f"a conversion to {to}" in report.kept[0].reason
     assert not [w for w in recwarn if "fault of dfgnn" in str(w.message)]
 
 
