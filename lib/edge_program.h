@@ -86,14 +86,16 @@ dfgnn_status dfgnn__edge_program_known(const dfgnn_edge_program **program,
                                        const char *hash, const char *text,
                                        dfgnn_pass pass);
 
-/* edge_program_check.c: what the outputs of a job are, with bounds. */
+/* edge_program_check.c: what the outputs of a job are, with bounds.  on_gpu: of
+ * a GPU, whose walks read back what others wrote (reread.c). */
 typedef struct dfgnn_program_expected {
   double *values[DFGNN_DAG_OUTPUTS], *bounds[DFGNN_DAG_OUTPUTS];
   int64_t counts[DFGNN_DAG_OUTPUTS];
 } dfgnn_program_expected;
 dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
                                         const dfgnn_edge_program *program,
-                                        const dfgnn_program_job *job);
+                                        const dfgnn_program_job *job,
+                                        int on_gpu);
 void dfgnn__edge_program_expected_free(dfgnn_program_expected *expected);
 
 /* How far the numbers of an output are off. */

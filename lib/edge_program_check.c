@@ -55,7 +55,8 @@ void dfgnn__edge_program_expected_free(dfgnn_program_expected *expected) {
 
 dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
                                         const dfgnn_edge_program *program,
-                                        const dfgnn_program_job *job) {
+                                        const dfgnn_program_job *job,
+                                        int on_gpu) {
   const dfgnn_dag *dag = job->lowered->dag;
   const dfgnn_dtype sums =
       dfgnn__edge_program_dtype(dag, job->inputs, job->outputs) == DFGNN_F64
@@ -75,7 +76,7 @@ dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
     if (!expected->values[i] || !expected->bounds[i])
       status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  if (!status)
+  if (!status && on_gpu)
     status = dfgnn__program_terms(&types, job);
   /* sums of rounded terms are those of the program as it is lowered */
   if (!status)

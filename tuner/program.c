@@ -216,7 +216,8 @@ static dfgnn_status expect(dfgnn_program_harness *h) {
     status = host_job(h, &job, &binding, arrays, m);
   return status ? status
                 : dfgnn__edge_program_expect(&h->expected, h->problem.program,
-                                             &job);
+                                             &job,
+                                             h->ctx->backend->engine != NULL);
 }
 
 static dfgnn_status compare(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,

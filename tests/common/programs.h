@@ -178,10 +178,11 @@ static inline void run_program(const dfgnn_edge_program *program,
 
 /* The largest ratio of an output's error to its bound, from an evaluation in
  * double on a graph of the CPU: 1 or less is right.  *where becomes the output
- * that it is of. */
+ * that it is of; on_gpu: a GPU made them. */
 static inline double bounds_off(const dfgnn_edge_program *program,
                                 dfgnn_graph *graph, const tensors *in,
-                                const tensors *out, uint64_t seed, int *where) {
+                                const tensors *out, uint64_t seed, int on_gpu,
+                                int *where) {
   dfgnn_edge_execution x = {.job = {.seed = seed,
                                     .lowered = program->lowered,
                                     .binding = &x.binding,
@@ -203,7 +204,7 @@ static inline double bounds_off(const dfgnn_edge_program *program,
   dfgnn_extent *extents = zeros_of(dag->count, sizeof *extents);
   x.job.extents = extents;
   ck_ok(dfgnn__bind_nodes(extents, dag, &x.binding));
-  ck_ok(dfgnn__edge_program_expect(&expected, program, &x.job));
+  ck_ok(dfgnn__edge_program_expect(&expected, program, &x.job, on_gpu));
   for (int i = 0; i < dag->output_count; i++) {
     const dfgnn_program_errors errors =
         dfgnn__edge_program_errors(&x.outputs[i], expected.values[i],
@@ -220,9 +221,10 @@ static inline double bounds_off(const dfgnn_edge_program *program,
 /* The outputs of a program that ran with seed 42 are within their bounds. */
 static inline void are_within_bounds(const dfgnn_edge_program *program,
                                      dfgnn_graph *graph, const tensors *in,
-                                     const tensors *out, const char *what) {
+                                     const tensors *out, int on_gpu,
+                                     const char *what) {
   int where = -1;
-  const double worst = bounds_off(program, graph, in, out, 42, &where);
+  const double worst = bounds_off(program, graph, in, out, 42, on_gpu, &where);
   ck_assert_msg(worst <= 1, "%s, output %s is %g bounds off:\n%s", what,
                 out->value[where].name, worst,
                 dfgnn_edge_program_text(program));

@@ -115,7 +115,7 @@ static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
     outputs_of(&out, kept, &f->host.shape, dtype);
     run(kept, f, &in, &out, w);
     snprintf(what, sizeof what, "order %d", order);
-    are_within_bounds(kept, f->host.graph, &in, &out, what);
+    are_within_bounds(kept, f->host.graph, &in, &out, 1, what);
     forward = gradient_of(kept);
     inputs_of(&next, forward, &in, &out, &f->host.shape, dtype, &state);
     in = next;
@@ -263,7 +263,7 @@ TEST_LOOP(a_seed_in_memory_drops_the_same_in_both_passes, 0, DROPOUTS) {
               &state);
     outputs_of(&out[pass], both[pass], &f.host.shape, DFGNN_F32);
     run_seeded(both[pass], &f, &in[pass], &out[pass], 42);
-    are_within_bounds(both[pass], f.host.graph, &in[pass], &out[pass],
+    are_within_bounds(both[pass], f.host.graph, &in[pass], &out[pass], 1,
                       pass ? "backward" : "forward");
   }
 }

@@ -86,11 +86,11 @@ TEST(each_program_and_its_gradient_is_right) {
     inputs_of(&in, kept, NULL, NULL, &f.shape, DFGNN_F32, &state);
     outputs_of(&out, kept, &f.shape, DFGNN_F32);
     run_program(kept, &f, &in, &out);
-    are_within_bounds(kept, f.graph, &in, &out, name);
+    are_within_bounds(kept, f.graph, &in, &out, 0, name);
     inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F32, &state);
     outputs_of(&grad_out, gradient, &f.shape, DFGNN_F32);
     run_program(gradient, &f, &grad_in, &grad_out);
-    are_within_bounds(gradient, f.graph, &grad_in, &grad_out, name);
+    are_within_bounds(gradient, f.graph, &grad_in, &grad_out, 0, name);
   }
   ck_assert_int_gt(i, 20);
 }

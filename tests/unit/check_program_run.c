@@ -48,7 +48,7 @@ static void is_within_its_bound(const dfgnn_edge_program *program,
   char what[32];
   snprintf(what, sizeof what, "order %d", order);
   run_program(program, f, in, out);
-  are_within_bounds(program, f->graph, in, out, what);
+  are_within_bounds(program, f->graph, in, out, 0, what);
 }
 
 /* A program, its gradient and that one's gradient are right. */
@@ -387,8 +387,8 @@ TEST_LOOP(a_seed_in_memory_drops_as_one_that_is_passed, 0, DROPOUTS) {
   inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
   for (int k = 0; k < 3; k++) {
     run_seeded(program, &f, &in, &out[k], k < 2 ? 7 : 8, k > 0, 0);
-    ck_assert_int_eq(bounds_off(program, f.graph, &in, &out[k], 7, &where) <= 1,
-                     k < 2);
+    ck_assert_int_eq(
+        bounds_off(program, f.graph, &in, &out[k], 7, 0, &where) <= 1, k < 2);
   }
 }
 
@@ -411,7 +411,7 @@ TEST(a_call_that_is_kept_gives_the_same) {
                      0);
     for (int k = 0; k < 3; k++) {
       int where = -1;
-      ck_assert(bounds_off(program, f.graph, &in, &out[k], 7, &where) <= 1);
+      ck_assert(bounds_off(program, f.graph, &in, &out[k], 7, 0, &where) <= 1);
     }
   }
   ck_assert_int_gt(operators, 0);

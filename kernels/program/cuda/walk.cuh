@@ -132,7 +132,7 @@ DEVICE void add(W &w, Z &z, const X *x, const bool *live) {
     w.edge(s, z, y[u], x[u], live[u]);
 }
 
-/* What walk_edges() asks of a row.  Each lane of its sides reads the ends of an
+/* A row as walk_edges() walks it.  Each lane of its sides reads the ends of an
  * edge, unless more are in flight than a side has lanes. */
 template <int S, class W> struct program_row : plain_walk {
   static constexpr int U = W::kUnroll;
