@@ -37,10 +37,6 @@ for part in data tests/cli tests/data tools/bench python docs include kernels \
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"
 done
-for part in lib lib/base select graph/reorder tuner; do # by which a campaign's rows are judged
-  mkdir -p "$dir/$part"
-  cp "$src/$part/"*.[ch] "$dir/$part/"
-done
 if [ -d "$dir/tests/gpu" ]; then
   cp "$src/tests/gpu/run_all.sh" "$dir/tests/gpu/"
 fi

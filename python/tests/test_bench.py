@@ -123,8 +123,7 @@ def test_layers(run, graph, tmp_path):
 def test_programs(run, tmp_path):
     out = tmp_path / "out.json"
     run("python_programs", "--layers", "GATv2", "maximum of k - q",
-        "--no-compile", "--seconds", 0, "-o", out,
-        "uniform:nodes=20,edges=90")
+        "--seconds", 0, "-o", out, "uniform:nodes=20,edges=90")
     rows = json.loads(out.read_text())
     assert len(rows) == 10 and all(r["repeats"] for r in rows), rows
     assert {r["way"] for r in rows} == {"program", "operator", "eager"}

@@ -10,8 +10,7 @@ A layer is one message function of 4 heads of 32 features, f32, with edge rows
     program    the kernels that are generated for the program, or on a CPU its
                evaluator (DFGNN_PROGRAMS=own)
     operator   the library's own operator, where the program is one
-    compile    torch.compile of gathers, index_add and scatter_reduce
-    eager      the same, not compiled
+    eager      gathers, index_add and scatter_reduce
 
 They take turns, and the least time of each counts.  Beside milliseconds a row
 has the bytes that a step takes beyond its inputs and gradients (on a GPU), and
@@ -131,10 +130,6 @@ def ways_of(function, reduce, graph, inputs):
     return ways
 
 
-def compiled_of(eager):
-    return torch.compile(eager, dynamic=False)
-
-
 # ---- measuring --------------------------------------------------------------
 
 def finish(device):
@@ -150,7 +145,7 @@ def step(call, leaves, backward):
 
 def least(ways, leaves, backward, device, seconds):
     """The milliseconds of each way, the least of calls in turns."""
-    for call in ways.values():  # which compiles
+    for call in ways.values():  # which compiles kernels
         step(call, leaves, backward)
     found = {name: float("inf") for name in ways}
     end = time.perf_counter() + seconds * len(ways)
@@ -187,8 +182,6 @@ def measure(layer, graph_name, graph, device, options):
     inputs = inputs_of(function, graph, device)
     leaves = list(leaves_of(inputs))
     ways = ways_of(function, reduce, graph, inputs)
-    if not options.no_compile:
-        ways["compile"] = compiled_of(ways["eager"])
     for backward in (False, True):
         found = least(ways, leaves, backward, device, options.seconds)
         for way, ms in found.items():
@@ -219,7 +212,6 @@ def main():
                         default=list(LAYERS))
     parser.add_argument("--seconds", type=float, default=1,
                         help="time for each way of a layer and pass")
-    parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     options = parser.parse_args()
     device = torch.device(options.device)

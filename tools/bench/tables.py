@@ -270,11 +270,26 @@ OPERATORS = {"f32_1x128": "four attentions, 1 x 128, f32",
              "messages_1x64": "sums and reductions of messages of 64, f32, both passes"}
 
 
-@table("figures", "graphs", "problems", "rule", "paper’s rule", "better of smmf and pmf",
-       "unfused")
+CPU_OPERATORS = {"f32_1x128": "GT, GAT and GATv2, 1 x 128, f32",
+                 "backward_8x16": "the same, 8 x 16, backward",
+                 "gather_128": "sums and reductions of 128, f32"}
+COMPARED = table("figures", "graphs", "problems", "rule", "paper’s rule",
+                 "better of smmf and pmf", "unfused")
+
+
+@COMPARED
 def operators():
-    for file, name in OPERATORS.items():
-        measured = rows(f"h200/{file}")
+    return over_tuned("h200", OPERATORS)
+
+
+@COMPARED
+def cpu_operators():
+    return over_tuned("cpu", CPU_OPERATORS)
+
+
+def over_tuned(device, files):
+    for file, name in files.items():
+        measured = rows(f"{device}/{file}")
         yield [name, len({r["graph"] for r in measured}), len(by_role(measured)),
                mean_and(min, ratios(measured, "rule")),
                *(mean_and(min, ratios(measured, role) if ratios(measured, "paper") else [])
@@ -349,6 +364,17 @@ def programs():
                 "h200/programs_walks", op=op, heads=heads, dim=dim, dtype=dtype,
                 **{"pass": direction}) if f"{way}_ms" in r])
             for direction in ("forward", "backward") for way in ("program", "before"))]
+
+
+@table("layer", *(f"{graph}, {what}" for graph in ("mnist", "arxiv")
+                  for what in ("forward", "both passes")))
+def message_functions():
+    found = [r for r in rows("h200/python_programs") if r["way"] == "program"]
+    for layer in dict.fromkeys(r["layer"] for r in found):
+        yield [layer, *(f"{time(r['ms'])} ({digits(r['over_eager'])})"
+                        for graph in ("mnist", "arxiv") for direction in ("forward", "both")
+                        for r in found if (r["layer"], r["graph"], r["pass"]) ==
+                        (layer, graph, direction))]
 
 
 # ---- CPUs and packages --------------------------------------------------------------
