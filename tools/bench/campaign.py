@@ -18,7 +18,7 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
 
 @GRAPH, @PART, @FILE, @DEVICE, @DATA and @LOCK stand for the part's graph, the part, a file
 for the rows, the device, the folder data/ and a file of the GPU.  A line NAME = WORDS defines
-a list, which PARTS may have and @NAME stands for.  What torch.compile makes of parts is made
+a list, which PARTS and CODE may have and @NAME stands for.  What torch.compile makes of parts is made
 first, of several side by side, and kept by torch.  A GPU then has two workers, each on its
 share of the processors: one starts and reads its graph while the other is on the GPU, which
 who holds the lock of @LOCK has alone.  A command without it is run under the lock, but for
@@ -150,6 +150,7 @@ class Campaign:
             if self.options.only and file not in self.options.only.split(","):
                 continue
             names = [one for name in names.split() for one in lists.get(name, [name])]
+            code = " ".join(one for name in code.split() for one in lists.get(name, [name]))
             for name, words in lists.items():
                 command = command.replace(f"@{name}", " ".join(words))
             each = float(seconds) / len(names)
