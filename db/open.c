@@ -318,6 +318,12 @@ static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
   if (!S_ISREG(info.st_mode))
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: is no regular file, expected a store file", path);
+  if (mode == DFGNN_STORE_WRITE && info.st_nlink > 1)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file has %llu names (hard links), expected one "
+                       "where it is written: who writes it by another name "
+                       "knows neither its log nor its locks; write to a copy",
+                       path, (unsigned long long)info.st_nlink);
   return check_beside(path);
 }
 

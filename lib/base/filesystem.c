@@ -267,13 +267,12 @@ char *dfgnn__sqlite_uri(const char *path, const char *options) {
 
 int dfgnn__link_new(const char *made, const char *path) {
   int error = 0;
-  if (link(made, path) != 0) {
+  if (renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE) != 0) {
     error = errno;
-    /* Some file systems have no hard links. */
+    /* Some file systems cannot do this; a store is refused for the moment in
+     * which it has two names. */
     if (error != EEXIST && error != ENOENT && error != ENOSPC)
-      error = renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_NOREPLACE)
-                  ? errno
-                  : 0;
+      error = link(made, path) ? errno : 0;
   }
   if (error == 0) {
     unlink(made);

@@ -68,6 +68,17 @@ TEST(a_link_to_a_store_is_followed_to_what_lies_beside_it) {
   ck_assert_uint_eq(count_rows(NULL), 2);
 }
 
+TEST(a_store_of_two_names_is_read_and_not_written) {
+  char other[600];
+  make_store(1);
+  snprintf(other, sizeof other, "%s/other.db", directory);
+  ck_assert_int_eq(link(path, other), 0);
+  ck_refused(DFGNN_STORE_WRITE, "has 2 names (hard links), expected one");
+  ck_assert_uint_eq(count_rows(NULL), 1);
+  ck_assert_int_eq(unlink(other), 0);
+  dfgnn__store_close(open_store(DFGNN_STORE_WRITE));
+}
+
 static void expect_unreadable(void) { ck_both_refused("Permission denied"); }
 static void expect_read_only(void) {
   ck_refused(DFGNN_STORE_WRITE, "read-only");
