@@ -43,6 +43,7 @@ typedef struct regrets {
   dfgnn_harness_pool *pool; /* on the device */
   double deadline;          /* infinity: none */
   size_t unsurveyed;
+  tool_column columns[4 + WAYS + 1];
 } regrets;
 
 /* The cell of a case, and its block of the survey; NULL: there is none, or
@@ -368,20 +369,14 @@ static void put_cell(json_t *rows, const char *name, const regret_sum *sum,
 }
 
 static int report(const regrets *r, json_t *judged) {
-  tool_column columns[WAYS + 5] = {{"cell", "CELL", TOOL_TEXT},
-                                   {"graphs", "GRAPHS", TOOL_COUNT},
-                                   {"variants", "VARIANTS", TOOL_COUNT},
-                                   {"exact", "EXACT", TOOL_COUNT}};
   const int json = r->base.settings->json;
   json_t *rows = json ? json_copy(judged) : json_array();
-  for (int w = 0; w < WAYS; w++)
-    columns[4 + w] = (tool_column){ways[w].key, ways[w].heading, TOOL_TEXT};
   for (size_t c = 0; c <= r->cells.count; c++) {
     const char *name = c < r->cells.count ? r->cells.cell[c].name : NULL;
     const regret_sum sum = sum_up(judged, name);
     put_cell(rows, name ? name : "all", &sum, !json);
   }
-  return tool_report(r->base.settings, rows, columns);
+  return tool_report(r->base.settings, rows, r->columns);
 }
 
 /* ---- the mode ------------------------------------------------------------ */
@@ -455,11 +450,18 @@ static int on_devices(regrets *r, tool_settings *settings, json_t *rows) {
 }
 
 int bench_regret(tool_settings *settings, tool_graphs *graphs) {
-  regrets r = {
-      .base = {.settings = settings}, .graphs = graphs, .deadline = INFINITY};
-  int status = TOOL_DONE;
+  regrets r = {.base = {.settings = settings},
+               .graphs = graphs,
+               .deadline = INFINITY,
+               .columns = {{"cell", "CELL", TOOL_TEXT},
+                           {"graphs", "GRAPHS", TOOL_COUNT},
+                           {"variants", "VARIANTS", TOOL_COUNT},
+                           {"exact", "EXACT", TOOL_COUNT}}};
+  for (int w = 0; w < WAYS; w++)
+    r.columns[4 + w] = (tool_column){ways[w].key, ways[w].heading, TOOL_TEXT};
+  int status = tool_columns_check(settings, r.columns);
   json_t *rows = json_array();
-  if (!settings->cells || !settings->survey)
+  if (!status && (!settings->cells || !settings->survey))
     status = tool_usage("--regret: found no %s, expected --cells FILE and "
                         "--survey FILE",
                         settings->cells ? "survey" : "table of cells");

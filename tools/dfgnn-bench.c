@@ -10,7 +10,12 @@ static int command(tool_settings *settings, int count, char **operands) {
                       "--regret");
   if (settings->dispatch && settings->regret)
     return tool_usage("--dispatch and --regret exclude each other");
-  int status = tool_graphs_all(&graphs, count, operands);
+  const tool_column *table =
+      settings->dispatch ? bench_dispatch_columns : bench_time_columns;
+  int status =
+      settings->regret ? TOOL_DONE : tool_columns_check(settings, table);
+  if (!status)
+    status = tool_graphs_all(&graphs, count, operands);
   tool_catch_interrupts();
   if (!status && settings->regret) {
     status = bench_regret(settings, &graphs);
@@ -27,9 +32,7 @@ static int command(tool_settings *settings, int count, char **operands) {
     return status;
   }
   tool_say_sources(settings, b.rows, "answer", "tuned choices");
-  int printed = tool_report(settings, b.rows,
-                            settings->dispatch ? bench_dispatch_columns
-                                               : bench_time_columns);
+  int printed = tool_report(settings, b.rows, table);
   if (status)
     return status;
   return b.wrong ? TOOL_WRONG : b.failed ? b.failed : printed;

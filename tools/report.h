@@ -38,6 +38,11 @@ int tool_report(const tool_settings *settings, json_t *rows,
 int tool_table(const tool_settings *settings, json_t *rows,
                const tool_column *columns);
 
+/* Refuses a name of --columns that the table does not have.  Who measures for
+ * long asks before that. */
+int tool_columns_check(const tool_settings *settings,
+                       const tool_column *columns);
+
 /* Says on standard error, unless quiet, how often rows have each source under
  * `key`. */
 void tool_say_sources(const tool_settings *settings, const json_t *rows,

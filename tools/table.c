@@ -137,16 +137,15 @@ static void choose(table *t, const tool_column *columns) {
       t->column[t->count++] = c;
 }
 
-/* Refuses a name of --columns that the table does not have. */
-static int check_names(const tool_settings *settings,
+int tool_columns_check(const tool_settings *settings,
                        const tool_column *columns) {
   char known[CELL] = "", name[64];
   for (const tool_column *c = columns; c->heading; c++) {
     const size_t n = strlen(known);
     snprintf(known + n, sizeof known - n, "%s%s", n ? "," : "", c->key);
   }
-  for (const char *list = settings->columns; list && *list;
-       list += strcspn(list, ","), list += *list == ',') {
+  for (const char *list = settings->json ? NULL : settings->columns;
+       list && *list; list += strcspn(list, ","), list += *list == ',') {
     snprintf(name, sizeof name, "%.*s", (int)strcspn(list, ","), list);
     if (!is_named(name, known))
       return tool_usage("--columns: found '%s', expected names of %s", name,
@@ -335,7 +334,7 @@ int tool_table(const tool_settings *settings, json_t *rows,
                const tool_column *columns) {
   table t = {
       .settings = settings, .rows = rows, .terminal = terminal_width(settings)};
-  DFGNN_TRY(check_names(settings, columns));
+  DFGNN_TRY(tool_columns_check(settings, columns));
   choose(&t, columns);
   if (!t.count)
     return TOOL_DONE;

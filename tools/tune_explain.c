@@ -222,7 +222,9 @@ static int print_one(const tool_settings *settings, json_t *row) {
       json_integer_value(json_object_get(kernel, "local_bytes")),
       json_integer_value(json_object_get(kernel, "shared_bytes")),
       json_integer_value(json_object_get(kernel, "code_bytes")));
-  const int status = tool_table(settings, facts, fact_columns);
+  tool_settings whole = *settings; /* --columns are those of the candidates */
+  whole.columns = NULL;
+  const int status = tool_table(&whole, facts, fact_columns);
   json_decref(facts);
   if (status)
     return status;

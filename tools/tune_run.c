@@ -300,8 +300,10 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
                const char *job_hash) {
   work w = {settings, graphs, job_hash, tool_now()};
   tool_member member[TOOL_FLEET_MAX];
-  int count = 0, status = TOOL_DONE;
-  if (!strcmp(settings->device, "all") || strchr(settings->device, ','))
+  const tool_column *table = settings->dry_run ? dry_columns : columns;
+  int count = 0, status = tool_columns_check(settings, table);
+  if (!status &&
+      (!strcmp(settings->device, "all") || strchr(settings->device, ',')))
     status = tool_fleet_find(member, &count, settings->device);
   if (status)
     return status;
@@ -316,8 +318,7 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
     return status;
   }
   tool_say_sources(settings, rows, "before", "choices before this run");
-  int printed =
-      tool_report(settings, rows, settings->dry_run ? dry_columns : columns);
+  int printed = tool_report(settings, rows, table);
   return status ? status : printed;
 }
 

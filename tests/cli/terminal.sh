@@ -48,6 +48,19 @@ terminal dfgnn-tune show --store "$store" --columns dim,median_ms
 wrong_usage "found 'colour', expected names of graph" \
   dfgnn-tune show --store "$store" --columns colour
 
+promise "a wrong name of --columns is refused before anything is measured"
+for wrong in "tune run" "bench" "bench --dispatch"; do
+  # shellcheck disable=SC2086
+  wrong_usage "found 'colour', expected names of graph" \
+    dfgnn-$wrong "$small" --device cpu --store "$work/none.db" --columns colour
+done
+[ ! -e "$work/none.db" ] || fail "a store was made"
+
+promise "--columns of explain are those of its candidates"
+status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --columns reason
+prints '^variant '
+prints '^REASON$'
+
 promise "a pipe gets every column with whole names"
 status 0 dfgnn-tune show --store "$store"
 prints '^GRAPH  *OP .*MEASURED'
