@@ -5,36 +5,47 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *statement(const char *before, dfgnn_field_group group,
-                       const char *after, int values) {
+static void add_names(sqlite3_str *sql, const char *table,
+                      dfgnn_field_group group) {
   const dfgnn_fields *fields = &dfgnn__fields[group];
-  sqlite3_str *sql = sqlite3_str_new(NULL);
-  sqlite3_str_appendf(sql, before, fields->table);
-  sqlite3_str_appendall(sql, "hash");
+  sqlite3_str_appendf(sql, "%shash", table);
   if (group == DFGNN_GROUP_MEASUREMENT)
     for (int i = 0; i < DFGNN_PART_COUNT; i++)
-      sqlite3_str_appendf(sql, ", %s", dfgnn__fields[i].table);
+      sqlite3_str_appendf(sql, ", %s%s", table, dfgnn__fields[i].table);
   for (size_t i = 0; i < fields->count; i++)
-    sqlite3_str_appendf(sql, ", %s", fields->field[i].name);
-  sqlite3_str_appendf(sql, after, fields->table);
-  for (int i = 0; i < values; i++)
-    sqlite3_str_appendall(sql, i ? ", ?" : "?");
-  /* Not OR IGNORE, which would also pass over a broken CHECK. */
-  if (values)
-    sqlite3_str_appendall(sql, ") ON CONFLICT (hash) DO NOTHING");
-  return sqlite3_str_finish(sql);
+    sqlite3_str_appendf(sql, ", %s%s", table, fields->field[i].name);
 }
 
 char *dfgnn__select_sql(dfgnn_field_group group) {
-  return statement("SELECT %.0s", group, " FROM %s ORDER BY hash", 0);
+  sqlite3_str *sql = sqlite3_str_new(NULL);
+  sqlite3_str_appendall(sql, "SELECT ");
+  add_names(sql, "", group);
+  sqlite3_str_appendf(sql, " FROM %s ORDER BY hash",
+                      dfgnn__fields[group].table);
+  return sqlite3_str_finish(sql);
 }
 
-/* The text "INSERT INTO t (hash, a, b) VALUES (...) ON CONFLICT (hash) DO
- * NOTHING" over a group's columns. */
+/* A row that has the hash and other content is damaged, and is put right.  Not
+ * OR IGNORE, which would also pass over a broken CHECK. */
 static char *insert_sql(dfgnn_field_group group) {
-  int parts = group == DFGNN_GROUP_MEASUREMENT ? DFGNN_PART_COUNT : 0;
-  return statement("INSERT INTO %s (", group, ") VALUES (%.0s",
-                   1 + parts + (int)dfgnn__fields[group].count);
+  static const char *const clauses[][2] = {
+      {") ON CONFLICT (hash) DO UPDATE SET (", ") = ("},
+      {") WHERE (", ") IS NOT ("}};
+  const size_t parts = group == DFGNN_GROUP_MEASUREMENT ? DFGNN_PART_COUNT : 0;
+  sqlite3_str *sql = sqlite3_str_new(NULL);
+  sqlite3_str_appendf(sql, "INSERT INTO %s (", dfgnn__fields[group].table);
+  add_names(sql, "", group);
+  sqlite3_str_appendall(sql, ") VALUES (?");
+  for (size_t i = 0; i < parts + dfgnn__fields[group].count; i++)
+    sqlite3_str_appendall(sql, ", ?");
+  for (size_t i = 0; i < sizeof clauses / sizeof *clauses; i++) {
+    sqlite3_str_appendall(sql, clauses[i][0]);
+    add_names(sql, "", group);
+    sqlite3_str_appendall(sql, clauses[i][1]);
+    add_names(sql, "excluded.", group);
+  }
+  sqlite3_str_appendall(sql, ")");
+  return sqlite3_str_finish(sql);
 }
 
 static int bind_reals(sqlite3_stmt *query, int column, const double *reals) {

@@ -345,6 +345,35 @@ TEST(rows_of_wrong_types_or_with_wrong_hashes_are_skipped_and_counted) {
   ck_both_refused("not as this version defines it");
 }
 
+TEST(a_damaged_row_is_put_right_when_it_is_stored_again) {
+  static const char *const changes[] = {
+      "device SET units = units + 1", "problem SET dim = dim + 1",
+      "graph SET edges = edges + 1",  "run SET job = 'another'",
+      "measurement SET time = 9",     "measurement SET run = zeroblob(16)"};
+  const size_t count = sizeof changes / sizeof *changes;
+  const dfgnn_measurement row = row_of(RUN_A, "x", 1);
+  for (size_t i = 0; i < count; i++) {
+    char sql[128];
+    int added = -1;
+    uint64_t invalid = 0, still = 0;
+    unlink(path);
+    dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+    ck_ok(dfgnn__store_record(store, NULL, &row));
+    dfgnn__store_close(store);
+    snprintf(sql, sizeof sql, "UPDATE %s", changes[i]);
+    execute_raw(sql);
+    ck_assert_uint_eq(count_rows(&invalid), 0);
+    ck_assert_uint_eq(invalid, 1);
+    store = open_store(DFGNN_STORE_WRITE);
+    ck_ok(dfgnn__store_record(store, NULL, &row));
+    ck_ok(dfgnn__store_record(store, &added, &row));
+    dfgnn__store_close(store);
+    ck_assert_int_eq(added, 0);
+    ck_assert_uint_eq(count_rows(&still), 1);
+    ck_assert_uint_eq(still, 0);
+  }
+}
+
 TEST(damage_anywhere_gives_true_rows_or_an_error) {
   static dfgnn_measurement rows[60];
   uint64_t seed = (uint64_t)time(NULL);
