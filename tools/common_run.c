@@ -195,6 +195,23 @@ static int check_count(const char *operands, int count, char **given) {
   return TOOL_DONE;
 }
 
+/* Refuses two ways to say what is looked at or done, of which one would be
+ * passed over. */
+static int check_ways(const tool_settings *settings, int count, char **given) {
+  static const int pairs[][2] = {{OPTION_DISPATCH, OPTION_REGRET},
+                                 {OPTION_LOCK, OPTION_LOCKED},
+                                 {OPTION_KERNELS, OPTION_STORE}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (settings->given >> pairs[i][0] & settings->given >> pairs[i][1] & 1)
+      return tool_usage("--%s and --%s exclude each other",
+                        tool_options[pairs[i][0]].name,
+                        tool_options[pairs[i][1]].name);
+  if (settings->kernels && count)
+    return tool_usage("found --kernels and '%s', expected one of the two",
+                      *given);
+  return TOOL_DONE;
+}
+
 static int parse(tool_settings *settings, const tool_command *command, int argc,
                  char **argv, int *done, const tool_program *program) {
   struct option rows[OPTION_COUNT + 1] = {{0}};
@@ -240,7 +257,10 @@ static int parse(tool_settings *settings, const tool_command *command, int argc,
       return tool_usage("%s", dfgnn_last_error());
     settings->given |= (tool_option_set)1 << option;
   }
-  return check_count(command->operands, argc - optind, argv + optind);
+  argc -= optind;
+  argv += optind;
+  int status = check_count(command->operands, argc, argv);
+  return status ? status : check_ways(settings, argc, argv);
 }
 
 /* What jansson makes is whole, or the program ends: a row that lacks a field

@@ -8,8 +8,6 @@ static int command(tool_settings *settings, int count, char **operands) {
                                               HAS(SURVEY) | HAS(TIME_LIMIT)))
     return tool_usage("--cells, --only, --survey and --time-limit are for "
                       "--regret");
-  if (settings->dispatch && settings->regret)
-    return tool_usage("--dispatch and --regret exclude each other");
   const tool_column *table =
       settings->dispatch ? bench_dispatch_columns : bench_time_columns;
   int status =

@@ -34,21 +34,37 @@ static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
                                       {"variant", "VARIANT", TOOL_VARIANT},
                                       {NULL, NULL, 0}};
 
-static dfgnn_status pin_all(dfgnn_store *store, const tool_settings *s,
-                            uint64_t fingerprint, const char *variant) {
+static int applies(const dfgnn_family *f, const tool_settings *s, int o, int p,
+                   int t) {
+  return f->ops & DFGNN_BIT(s->op[o]) && f->passes & DFGNN_BIT(s->pass[p]) &&
+         f->dtypes & DFGNN_BIT(s->dtype[t]) && (!s->bias || f->bias) &&
+         (!s->dropout || f->dropout);
+}
+
+/* Pins the variant where it applies, and counts that; NULL removes the pins.
+ * Without a store it only counts. */
+static dfgnn_status pin_all(dfgnn_store *store, int *count,
+                            const tool_settings *s, uint64_t fingerprint,
+                            const dfgnn_variant *variant) {
   dfgnn_status status = DFGNN_OK;
+  *count = 0;
   for (int o = 0; o < s->op_count; o++)
     for (int p = 0; p < s->pass_count; p++)
-      for (int t = 0; t < s->dtype_count && !status; t++)
-        status = dfgnn__store_pin(
-            store,
-            &(dfgnn_pin){.op = dfgnn_name(DFGNN_NAMES_OP, s->op[o]),
-                         .pass = dfgnn_name(DFGNN_NAMES_PASS, s->pass[p]),
-                         .dtype = dfgnn_name(DFGNN_NAMES_DTYPE, s->dtype[t]),
-                         .bias = s->bias,
-                         .dropout = s->dropout,
-                         .fingerprint = fingerprint,
-                         .variant = variant});
+      for (int t = 0; t < s->dtype_count && !status; t++) {
+        if (variant && !applies(variant->family, s, o, p, t))
+          continue;
+        ++*count;
+        if (store)
+          status = dfgnn__store_pin(
+              store,
+              &(dfgnn_pin){.op = dfgnn_name(DFGNN_NAMES_OP, s->op[o]),
+                           .pass = dfgnn_name(DFGNN_NAMES_PASS, s->pass[p]),
+                           .dtype = dfgnn_name(DFGNN_NAMES_DTYPE, s->dtype[t]),
+                           .bias = s->bias,
+                           .dropout = s->dropout,
+                           .fingerprint = fingerprint,
+                           .variant = variant ? variant->name : NULL});
+      }
   return status;
 }
 
@@ -68,19 +84,32 @@ static int command(tool_settings *settings, int count, char **operands) {
     return tool_list_store(settings, path, put_pins, columns);
   if (settings->remove && count > 1)
     return tool_usage("--remove takes a GRAPH at most");
-  const char *variant = settings->remove ? NULL : operands[0];
+  const dfgnn_variant *variant =
+      settings->remove ? NULL : dfgnn__variant_find(operands[0]);
+  int pins;
   const char *graph = settings->remove ? count ? operands[0] : NULL
                       : count > 1      ? operands[1]
                                        : NULL;
-  if (variant && !dfgnn__variant_find(variant))
+  if (!variant && !settings->remove)
     return tool_usage("the library has no variant '%s'; dfgnn-tune variants "
                       "lists them",
-                      variant);
+                      operands[0]);
+  (void)pin_all(NULL, &pins, settings, 0, variant);
+  if (!pins)
+    return tool_usage(
+        "%s computes no %s %s of %s%s: name what it does by --op, "
+        "--pass and --dtype",
+        variant->name, tool_op_name(settings->op[0]),
+        dfgnn_name(DFGNN_NAMES_PASS, settings->pass[0]),
+        dfgnn_name(DFGNN_NAMES_DTYPE, settings->dtype[0]),
+        settings->bias      ? " with a bias"
+        : settings->dropout ? " with dropout"
+                            : "");
   if (graph && (status = tool_fingerprint(&fingerprint, graph)))
     return status;
   dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
   if (!failed)
-    failed = pin_all(store, settings, fingerprint, variant);
+    failed = pin_all(store, &pins, settings, fingerprint, variant);
   dfgnn__store_close(store);
   return failed ? tool_fail(failed) : TOOL_DONE;
 }

@@ -191,6 +191,21 @@ status 0 dfgnn-tune pin --store "$work/pin.db" --json
 holds 'length == 0'
 status 2 dfgnn-tune pin no.such/variant=1 --store "$work/pin.db"
 
+promise "a pin is for what the variant computes, and replaces no other pin"
+row=$(dfgnn-tune variants --json | jq -r '[.[].variant | select(
+  startswith("cpu.spmm.fwd.row/"))][0]')
+status 0 dfgnn-tune pin "$loser" --store "$work/pin.db"
+status 2 dfgnn-tune pin "$row" --store "$work/pin.db"
+says "$row computes no gt forward of f32"
+status 2 dfgnn-tune pin "$row" --op spmm-sum --bias --store "$work/none.db"
+says "computes no spmm-sum forward of f32 with a bias"
+[ ! -e "$work/none.db" ] || fail "a store was made"
+status 0 dfgnn-tune pin "$row" --op gt,spmm-sum --pass forward,backward \
+  --store "$work/pin.db"
+status 0 dfgnn-tune pin --store "$work/pin.db" --json
+holds "[.[] | [.op, .pass, .variant]] | sort ==
+  [[\"gt\", \"forward\", \"$loser\"], [\"spmm-sum\", \"forward\", \"$row\"]]"
+
 promise "doctor says why a call would miss"
 status 0 dfgnn-tune doctor "$small" --device cpu --dim 8 --json \
   --store "$work/a.db"

@@ -29,6 +29,12 @@ wrong_usage "too few operands" dfgnn-tune merge a.db
 wrong_usage "no graph" dfgnn-tune run
 wrong_usage "no operand" dfgnn-bench
 wrong_usage "exclude each other" dfgnn-bench x --dispatch --regret
+wrong_usage "--lock and --check exclude each other" \
+  dfgnn-tune explain x --check a --lock a
+wrong_usage "--kernels and --store exclude each other" \
+  dfgnn-tune prune --kernels --store a.db
+wrong_usage "found --kernels and 'a.db', expected one of the two" \
+  dfgnn-tune stat --kernels a.db
 # shellcheck disable=SC2154,SC2086
 wrong_usage "is no variant" dfgnn-bench "$small" $quick --variants tuned,nonsense
 
