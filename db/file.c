@@ -39,9 +39,8 @@ dfgnn_status dfgnn__store_create(const char *path) {
   if (strlen(path) > PATH_MAX - 64)
     return dfgnn__fail(DFGNN_ERROR_STORE, "%.64s...: the name is too long",
                        path);
-  dfgnn_status status = make_directories(path);
-  if (status)
-    return status;
+  DFGNN_TRY(make_directories(path));
+  dfgnn_status status = DFGNN_OK;
   dfgnn__remove_stale(path);
   char *name = dfgnn__temporary_name(path);
   if (!name)

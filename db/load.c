@@ -228,11 +228,9 @@ dfgnn_status dfgnn__store_scan(dfgnn_store *store, uint64_t *invalid,
   dfgnn__store_begin(store);
   /* One transaction: a measurement's parts are of the same moment. */
   int within = !sqlite3_get_autocommit(store->db);
-  dfgnn_status status =
-      within ? DFGNN_OK
-             : dfgnn__store_execute(store, "BEGIN", "cannot be read");
-  if (status)
-    return status;
+  DFGNN_TRY(within ? DFGNN_OK
+                   : dfgnn__store_execute(store, "BEGIN", "cannot be read"));
+  dfgnn_status status = DFGNN_OK;
   int rc = SQLITE_OK;
   for (int i = 0; i < DFGNN_PART_COUNT && !rc; i++)
     rc = load_parts(&p[i], store, (dfgnn_field_group)i, strings);

@@ -47,9 +47,8 @@ dfgnn_status dfgnn__store_record_from(dfgnn_store *store,
                                       dfgnn_store_next next, void *data) {
   merge m = {.out = store};
   const dfgnn_measurement *row = NULL;
-  dfgnn_status status = begin(store);
-  if (status)
-    return status;
+  DFGNN_TRY(begin(store));
+  dfgnn_status status = DFGNN_OK;
   while (!status && !(status = next(data, &row)) && row) {
     merge_row(&m, row);
     status = m.status;

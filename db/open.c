@@ -336,9 +336,8 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
   dfgnn__follow_links(place, store->path);
   const char *network =
       mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(place) : NULL;
-  dfgnn_status status = check_kind(store->path, mode, &missing);
-  if (status)
-    return status;
+  DFGNN_TRY(check_kind(store->path, mode, &missing));
+  dfgnn_status status = DFGNN_OK;
   if (network)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: on a network file system (%s), where locks cannot "
@@ -421,9 +420,8 @@ dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
 static dfgnn_status open_store(dfgnn_store **out, const char *path,
                                dfgnn_store_mode mode, uint64_t known) {
   dfgnn_store *store = NULL;
-  dfgnn_status status = allocate(&store, path);
-  if (status)
-    return status;
+  DFGNN_TRY(allocate(&store, path));
+  dfgnn_status status = DFGNN_OK;
   if (*path == 0)
     status = dfgnn__fail(DFGNN_ERROR_INVALID, "the name of a store is empty");
   else if (strcmp(path, ":memory:") == 0 && mode == DFGNN_STORE_WRITE)

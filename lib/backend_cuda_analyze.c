@@ -200,9 +200,8 @@ dfgnn_status dfgnn__cuda_signature_begin(dfgnn_device *device,
                 .graphs = graphs,
                 .graph_ptr = graph_ptr,
                 .units = device->units};
-  dfgnn_status status = dfgnn__check_graph_ptr(matrix, graphs, graph_ptr);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_ptr(matrix, graphs, graph_ptr));
+  dfgnn_status status = DFGNN_OK;
   int entered = dfgnn__cuda_enter(device);
   DFGNN_GO(dfgnn__cuda_prepare(device,
                                matrix->offsets64 ? DFGNN_PREPARED_ANALYSIS64

@@ -35,15 +35,13 @@ dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
   const dfgnn_queue *queue = &device->queue;
   dfgnn_tile_counts counts;
   void *counted = NULL, *workspace = NULL;
-  dfgnn_status status = dfgnn__tiles_check(&view->request, matrix);
-  if (!status)
-    status = dfgnn__cuda_prepare(
-        device,
-        dfgnn__tiles_dense(parameter) ? DFGNN_PREPARED_DENSE_TILES
-                                      : DFGNN_PREPARED_TILES,
-        both_steps, &(tiled){.matrix = matrix, .parameter = parameter});
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__tiles_check(&view->request, matrix));
+  DFGNN_TRY(dfgnn__cuda_prepare(
+      device,
+      dfgnn__tiles_dense(parameter) ? DFGNN_PREPARED_DENSE_TILES
+                                    : DFGNN_PREPARED_TILES,
+      both_steps, &(tiled){.matrix = matrix, .parameter = parameter}));
+  dfgnn_status status = DFGNN_OK;
   DFGNN_GO(dfgnn__cuda_take(device, &counted,
                             dfgnn__cuda_count_tiles_bytes(matrix, parameter)));
   DFGNN_GO(dfgnn__cuda_count_tiles(queue, matrix, parameter, counted));

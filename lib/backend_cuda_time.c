@@ -122,12 +122,11 @@ static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
   int calls = repeats > 0 ? repeats : 1;
   const int brief = repeats == DFGNN_BRIEFLY;
   /* A long call needs no other to warm up, where a rough time will do. */
-  dfgnn_status status = brief ? timed_run(device, &one, 1, NULL, f, data, NULL)
-                              : call_many(f, data, 1, device->timer);
-  if (!status && !(brief && one >= GRAPH_BELOW_MS))
-    status = timed_run(device, &one, 1, NULL, f, data, NULL);
-  if (status)
-    return status;
+  DFGNN_TRY(brief ? timed_run(device, &one, 1, NULL, f, data, NULL)
+                  : call_many(f, data, 1, device->timer));
+  if (!(brief && one >= GRAPH_BELOW_MS))
+    DFGNN_TRY(timed_run(device, &one, 1, NULL, f, data, NULL));
+  dfgnn_status status = DFGNN_OK;
   if (brief && one >= BRIEF_MS) { /* of which a launch is a few hundredths */
     sample->ms = one;
     return DFGNN_OK;

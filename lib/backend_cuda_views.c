@@ -9,10 +9,9 @@
 
 static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
                                 const dfgnn_matrix *m) {
-  dfgnn_status status = dfgnn__cuda_add_array(
-      device, view, 0, (size_t)m->edges * sizeof(int32_t));
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__cuda_add_array(device, view, 0,
+                                  (size_t)m->edges * sizeof(int32_t)));
+  dfgnn_status status = DFGNN_OK;
   view->count = m->edges;
   DFGNN_GO(
       dfgnn__cuda_row_of_edge(&device->queue, (int32_t *)view->array[0], m));
@@ -199,10 +198,9 @@ static dfgnn_status sort_columns(dfgnn_device *device, dfgnn_view *view,
                                  const dfgnn_matrix *m) {
   uint64_t largest = 0;
   void *memory = NULL;
-  dfgnn_status status =
-      dfgnn__cuda_take(device, &memory, 256 + dfgnn__cuda_transpose_bytes(m));
-  if (status)
-    return status;
+  DFGNN_TRY(
+      dfgnn__cuda_take(device, &memory, 256 + dfgnn__cuda_transpose_bytes(m)));
+  dfgnn_status status = DFGNN_OK;
   DFGNN_GO(dfgnn__cuda_transpose(
       &device->queue, (void *)view->array[0], (int32_t *)view->array[1],
       (void *)view->array[2], memory, m, (char *)memory + 256));

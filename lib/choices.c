@@ -62,9 +62,8 @@ dfgnn_status dfgnn_context_save_choices(dfgnn_context *ctx, const char *path) {
     return dfgnn__fail(DFGNN_ERROR_INVALID, "path is NULL");
   filter.backend = ctx->info.backend;
   filter.arch = ctx->info.arch;
-  dfgnn_status status = dfgnn__store_open(&to, path, DFGNN_STORE_WRITE);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__store_open(&to, path, DFGNN_STORE_WRITE));
+  dfgnn_status status = DFGNN_OK;
   for (size_t i = ctx->layer_count; i-- > 0 && !status;)
     status = copy_layer(to, &ctx->layers[i], &filter);
   if (!status)

@@ -144,14 +144,11 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   dfgnn_problem taken = DFGNN_PROBLEM_INIT;
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
-  dfgnn_status status = dfgnn__take(&taken, problem, &kind);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__take(&taken, problem, &kind));
   problem = &taken;
 #define RANGE(field, least, most)                                              \
-  if ((status = dfgnn__check_range("problem." #field, (int64_t)problem->field, \
-                                   least, most)))                              \
-  return status
+  DFGNN_TRY(dfgnn__check_range("problem." #field, (int64_t)problem->field,     \
+                               least, most))
   if (!dfgnn_name(DFGNN_NAMES_OP, problem->op))
     return dfgnn__fail(
         DFGNN_ERROR_INVALID, "problem.op is %d, expected 0..%d (%s) or %d (%s)",
@@ -198,9 +195,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->edge_list =
       problem->edge_list && problem->edge_dim && problem->op != DFGNN_OP_GAT;
   if (problem->op == DFGNN_OP_PROGRAM) {
-    status = dfgnn__edge_program_complete(complete, problem);
-    if (status)
-      return status;
+    DFGNN_TRY(dfgnn__edge_program_complete(complete, problem));
   } else if (problem->program) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.program is set, which is for operator program; "

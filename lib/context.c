@@ -252,13 +252,10 @@ dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
 
 dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                     const dfgnn_context *ctx) {
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("counters", dfgnn_counters, "DFGNN_COUNTERS_INIT");
-  if ((status = dfgnn__can_give(counters, &kind)))
-    return status;
+  DFGNN_TRY(dfgnn__can_give(counters, &kind));
   dfgnn_context *c = (dfgnn_context *)ctx; /* atomic_load takes no const */
   dfgnn_counters whole = {.exact = atomic_load(&c->exact),
                           .near = atomic_load(&c->near),

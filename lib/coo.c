@@ -146,11 +146,8 @@ const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
 }
 
 dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr, const dfgnn_graph *graph) {
-  dfgnn_status status = dfgnn__check_graph(graph);
-  if (status)
-    return status;
-  if ((status = dfgnn__can_give(csr, &dfgnn__csr_kind)))
-    return status;
+  DFGNN_TRY(dfgnn__check_graph(graph));
+  DFGNN_TRY(dfgnn__can_give(csr, &dfgnn__csr_kind));
   dfgnn_graph *g = (dfgnn_graph *)graph;
   DFGNN_TRY(g->checked ? dfgnn__graph_count(g) : dfgnn__graph_know(g));
   DFGNN_TRY(dfgnn__graph_settle(g));

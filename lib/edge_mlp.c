@@ -141,16 +141,13 @@ static dfgnn_status prepare(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
                             dfgnn_pass pass) {
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("args", dfgnn_edge_mlp_args, "DFGNN_EDGE_MLP_ARGS_INIT");
-  dfgnn_status status = take_mlp(job, mlp, graph);
-  if (!status)
-    status = dfgnn__take(&job->args, args, &kind);
-  if (!status && pass != DFGNN_PASS_FORWARD && pass != DFGNN_PASS_BACKWARD)
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "pass is %d, expected DFGNN_PASS_FORWARD or "
-                         "DFGNN_PASS_BACKWARD",
-                         (int)pass);
-  if (status)
-    return status;
+  DFGNN_TRY(take_mlp(job, mlp, graph));
+  DFGNN_TRY(dfgnn__take(&job->args, args, &kind));
+  if (pass != DFGNN_PASS_FORWARD && pass != DFGNN_PASS_BACKWARD)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "pass is %d, expected DFGNN_PASS_FORWARD or "
+                       "DFGNN_PASS_BACKWARD",
+                       (int)pass);
   job->pass = pass;
   DFGNN_TRY(check_args(job));
   return check_alignment(&job->args);
@@ -190,14 +187,11 @@ static dfgnn_status run(const dfgnn_mlp_job *job, const dfgnn_mlp_plan *plan,
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(graph->ctx),
                              .stream = stream};
   const int count = dfgnn__mlp_views(job, requests);
-  dfgnn_status status = DFGNN_OK;
-  for (int i = 0; i < count && !status; i++)
-    status = dfgnn__graph_view(&views[i], graph, &requests[i]);
-  if (status)
-    return status;
+  for (int i = 0; i < count; i++)
+    DFGNN_TRY(dfgnn__graph_view(&views[i], graph, &requests[i]));
   dfgnn__graph_used(graph, stream);
   int previous = dfgnn__context_enter(graph->ctx);
-  status = dfgnn__graph_follow(graph, stream);
+  dfgnn_status status = dfgnn__graph_follow(graph, stream);
   if (!status)
     status = dfgnn__mlp_run(job, plan, views, &queue, workspace);
   dfgnn__context_leave(graph->ctx, previous);

@@ -50,8 +50,7 @@ static dfgnn_status bind(dfgnn_edge_execution *x, dfgnn_program_array *arrays,
     int64_t axes[DFGNN_DAG_AXES] = {1, 1, 1};
     for (int k = 0; k < port->rank; k++)
       axes[DFGNN_DAG_AXES - port->rank + k] = tensor->axes[k];
-    if ((status = dfgnn__bind_input(&x->binding, dag, port, axes)))
-      return status;
+    DFGNN_TRY(dfgnn__bind_input(&x->binding, dag, port, axes));
     int64_t elements = x->binding.counts[port->place];
     if (!tensor->data && elements)
       return dfgnn__fail(DFGNN_ERROR_INVALID, "%s: data is NULL", port->name);

@@ -179,14 +179,10 @@ dfgnn_status dfgnn_edge_program_problem(dfgnn_problem *problem,
       DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
   const char *how = getenv("DFGNN_PROGRAMS");
   dfgnn_problem full;
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (!status)
-    status = dfgnn__can_give(problem, &kind);
-  if (status)
-    return status;
-  if ((status = dfgnn__check_range("dtype", dtype, 0, DFGNN_DTYPE_COUNT - 1)) ||
-      (status = dfgnn__edge_program_as_problem(&full, program, dtype)))
-    return status;
+  DFGNN_TRY(dfgnn__check_edge_program(program));
+  DFGNN_TRY(dfgnn__can_give(problem, &kind));
+  DFGNN_TRY(dfgnn__check_range("dtype", dtype, 0, DFGNN_DTYPE_COUNT - 1));
+  DFGNN_TRY(dfgnn__edge_program_as_problem(&full, program, dtype));
   if (program->is_operator && !(how && !strcmp(how, "own"))) {
     full = dfgnn__edge_operator_problem(program, program->binding.names);
     full.dtype = dtype;

@@ -126,9 +126,7 @@ static void do_rows_of_type(const filling *f, dfgnn_dtype type, int back) {
 
 static dfgnn_status check(const dfgnn_graph *graph, dfgnn_dtype type,
                           int64_t width) {
-  dfgnn_status status = dfgnn__check_graph(graph);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph(graph));
   if (strcmp(graph->ctx->backend->name, "cpu"))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "features of self loops are filled in on CPUs alone, "
@@ -138,9 +136,8 @@ static dfgnn_status check(const dfgnn_graph *graph, dfgnn_dtype type,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "the graph was not made of a list with coo.self_loops, "
                        "so it has no loops to fill in");
-  if ((status = dfgnn__check_range("dtype", type, 0, DFGNN_F64)) ||
-      (status = dfgnn__check_range("width", width, 1, INT32_MAX)))
-    return status;
+  DFGNN_TRY(dfgnn__check_range("dtype", type, 0, DFGNN_F64));
+  DFGNN_TRY(dfgnn__check_range("width", width, 1, INT32_MAX));
   return DFGNN_OK;
 }
 

@@ -102,9 +102,7 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
                        "would not be");
   if (request->transposed) {
     const dfgnn_view *columns;
-    status = get_view(&columns, graph, &transpose);
-    if (status)
-      return status;
+    DFGNN_TRY(get_view(&columns, graph, &transpose));
     matrix = dfgnn__transposed(&matrix, columns);
   }
   if (request->kind == DFGNN_VIEW_DEGREE_ORDER && request->parameter) {
@@ -112,9 +110,7 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
                                     .parameter = request->parameter,
                                     .transposed = request->transposed};
     const dfgnn_view *items;
-    status = get_view(&items, graph, &cut);
-    if (status)
-      return status;
+    DFGNN_TRY(get_view(&items, graph, &cut));
     matrix = items_as_rows(&matrix, items);
   }
   dfgnn_view built = {.request = *request};

@@ -49,11 +49,10 @@ dfgnn_status dfgnn__check_plan(const dfgnn_plan *plan) {
 
 dfgnn_status dfgnn__check_graph_of(const dfgnn_graph *graph,
                                    const dfgnn_context *ctx) {
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (!status)
-    status = dfgnn__check_graph(graph);
-  if (!status && graph->ctx != ctx)
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "the graph belongs to another context");
-  return status;
+  DFGNN_TRY(dfgnn__check_context(ctx));
+  DFGNN_TRY(dfgnn__check_graph(graph));
+  if (graph->ctx != ctx)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "the graph belongs to another context");
+  return DFGNN_OK;
 }

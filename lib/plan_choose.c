@@ -110,7 +110,6 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_query *query) {
   dfgnn_context *ctx = graph->ctx;
   const dfgnn_problem *problem = query->setting.problem;
-  dfgnn_status status = DFGNN_OK;
   char text[192];
   select_locked(choice, ctx, query);
   if (problem->effort != DFGNN_EFFORT_PAPER) {
@@ -120,9 +119,7 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                                     choice->source == DFGNN_SOURCE_PINNED);
     if (problem->effort == DFGNN_EFFORT_MEASURE && !exact &&
         !graph->matrix.refilled)
-      status = tune_miss(choice, graph, query);
-    if (status)
-      return status;
+      DFGNN_TRY(tune_miss(choice, graph, query));
     if (problem->effort == DFGNN_EFFORT_STORED && !is_stored(choice)) {
       dfgnn__key_text(text, sizeof text, problem);
       return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
@@ -205,9 +202,8 @@ dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
         !(graph->edges_bound && counts_edges(choice, &query)))
       return DFGNN_OK;
   }
-  dfgnn_status status = dfgnn__graph_know(graph);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__graph_know(graph));
+  dfgnn_status status = DFGNN_OK;
   query = query_of(graph, problem, avoided);
   if (forces)
     return choose_forced(choice, forced, &query);

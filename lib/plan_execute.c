@@ -27,15 +27,12 @@ static dfgnn_status execute_race(const dfgnn_plan *plan, const dfgnn_args *args,
 dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                            void *workspace, void *stream) {
   dfgnn_args full;
-  dfgnn_status status = dfgnn__check_plan(plan);
-  if (!status && plan->race)
+  DFGNN_TRY(dfgnn__check_plan(plan));
+  if (plan->race)
     return execute_race(plan, args, workspace, stream);
-  if (!status && plan->ctx->backend->late_fault)
-    status = plan->ctx->backend->late_fault(plan->ctx->device);
-  if (!status)
-    status = dfgnn__args_complete(&full, args, &plan->problem);
-  if (status)
-    return status;
+  if (plan->ctx->backend->late_fault)
+    DFGNN_TRY(plan->ctx->backend->late_fault(plan->ctx->device));
+  DFGNN_TRY(dfgnn__args_complete(&full, args, &plan->problem));
   if (plan->workspace && !workspace)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "workspace is NULL, the plan needs %zu bytes",
@@ -64,7 +61,7 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   launch.setting.queue = &queue;
   dfgnn__graph_used(plan->graph, stream);
   int previous = dfgnn__context_enter(plan->ctx);
-  status = dfgnn__graph_follow(plan->graph, stream);
+  dfgnn_status status = dfgnn__graph_follow(plan->graph, stream);
   if (!status)
     status = plan->problem.program
                  ? dfgnn__edge_program_launch(plan, &launch)
@@ -79,17 +76,16 @@ dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
                         const dfgnn_problem *problem, const dfgnn_args *args,
                         void *stream) {
   dfgnn_plan *plan;
-  dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn_plan_create(&plan, ctx, graph, problem));
   if (plan->problem.program && !plan->workspace) {
-    status = dfgnn_execute(plan, args, NULL, stream);
+    const dfgnn_status status = dfgnn_execute(plan, args, NULL, stream);
     dfgnn_plan_destroy(plan);
     return status;
   }
   pthread_mutex_lock(&ctx->lock);
   void *workspace;
-  status = dfgnn__context_reserve(&workspace, ctx, plan->workspace, stream);
+  dfgnn_status status =
+      dfgnn__context_reserve(&workspace, ctx, plan->workspace, stream);
   if (!status)
     status = dfgnn_execute(plan, args, workspace, stream);
   pthread_mutex_unlock(&ctx->lock);

@@ -580,10 +580,8 @@ static char complaint[512];
 static dfgnn_status read_named(const char *path) {
   int fd;
   int64_t size;
-  dfgnn_status status =
-      dfgnn__file_open(&fd, &size, path, "a file of portfolios");
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__file_open(&fd, &size, path, "a file of portfolios"));
+  dfgnn_status status = DFGNN_OK;
   const size_t wanted = size > MOST_BYTES ? MOST_BYTES + 1 : (size_t)size;
   char *text = malloc(wanted + 1);
   size_t got = 0;

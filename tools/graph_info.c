@@ -189,9 +189,8 @@ static dfgnn_status add_graph(json_t *rows, dfgnn_context *ctx,
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   facts f;
   char label[256];
-  dfgnn_status status = dfgnn__csr_open(&csr, name);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__csr_open(&csr, name));
+  dfgnn_status status = DFGNN_OK;
   tool_graph_label(label, sizeof label, name);
   if ((status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL)) ||
       (status = dfgnn_graph_signature(&signature, graph)) ||

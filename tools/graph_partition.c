@@ -47,10 +47,8 @@ static dfgnn_status read_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
   char *line = NULL;
   size_t room = 0;
   int64_t node = 0;
-  dfgnn_status status =
-      dfgnn__file_or_pipe_stream(&in, path, "the parts of nodes");
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__file_or_pipe_stream(&in, path, "the parts of nodes"));
+  dfgnn_status status = DFGNN_OK;
   for (long long n = 1; !status && getline(&line, &room, in) > 0; n++)
     status = read_line(owner, &node, csr, parts, line, path, n);
   if (!status && node < csr->destinations)

@@ -72,9 +72,8 @@ static int command(tool_settings *settings, int count, char **operands) {
   dfgnn_store *store = NULL;
   uint64_t fingerprint = 0; /* any graph */
   char path[4096];
-  int status = tool_target_path(path, sizeof path, settings);
-  if (status)
-    return status;
+  DFGNN_TRY(tool_target_path(path, sizeof path, settings));
+  int status = TOOL_DONE;
   for (int o = 0; o < settings->op_count; o++)
     if (tool_is_named(settings->op[o]))
       return tool_usage("--op: found the program %s, expected an operator: "

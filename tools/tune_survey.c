@@ -497,11 +497,9 @@ static int find_devices(tool_member member[TOOL_FLEET_MAX], int *count,
 static int run(survey *s, tool_settings *settings) {
   tool_member member[TOOL_FLEET_MAX];
   int devices = 0;
-  int status = find_devices(member, &devices, settings->device);
-  if (!status)
-    status = share(s);
-  if (status)
-    return status;
+  DFGNN_TRY(find_devices(member, &devices, settings->device));
+  DFGNN_TRY(share(s));
+  int status = TOOL_DONE;
   s->began = tool_now();
   s->deadline =
       settings->time_limit_s > 0 ? s->began + settings->time_limit_s : INFINITY;

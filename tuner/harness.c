@@ -194,10 +194,8 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
                       .data = {.name = tensor->name,
                                .bytes = (size_t)elements * size,
                                .shift = (size_t)h->shift * size}};
-  dfgnn_status status =
-      dfgnn__guarded_make(&b->data, h->ctx, reads && !h->pool);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__guarded_make(&b->data, h->ctx, reads && !h->pool));
+  dfgnn_status status = DFGNN_OK;
   if (reads && tensor->role != DFGNN_ROLE_SAVED)
     status = randomize(h, dfgnn__guarded_data(&b->data), b->data.host, tensor,
                        elements, seed, (uint64_t)h->count);
@@ -286,9 +284,8 @@ static dfgnn_status make(dfgnn_harness *h, const dfgnn_problem *problem,
                          uint64_t seed) {
   h->args = h->check = (dfgnn_args)DFGNN_ARGS_INIT;
   h->spare_s = INFINITY;
-  dfgnn_status status = dfgnn__problem_complete(&h->problem, problem);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__problem_complete(&h->problem, problem));
+  dfgnn_status status = DFGNN_OK;
   h->op = dfgnn__operator(h->problem.op, h->problem.pass);
   if (!h->op)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",

@@ -429,19 +429,16 @@ static dfgnn_status learn(const session *s) {
 static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   const dfgnn_decision *decision;
   dfgnn__record_describe(&s->recorder, &s->subject, &s->options);
-  dfgnn_status status = dfgnn__history_load(&s->recorder.history,
-                                            s->subject.ctx, &s->recorder.row);
-  if (!status)
-    status =
-        dfgnn__trials_create(&s->trials, s->subject.graph, &s->subject.problem,
-                             s->options.variants, s->options.exhaustive);
-  if (!status && !dfgnn__search_init(&s->search, s->trials.count))
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  if (!status)
-    status = dfgnn__history_decide(&decision, s->recorder.history,
-                                   s->options.margin);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__history_load(&s->recorder.history, s->subject.ctx,
+                                &s->recorder.row));
+  DFGNN_TRY(dfgnn__trials_create(&s->trials, s->subject.graph,
+                                 &s->subject.problem, s->options.variants,
+                                 s->options.exhaustive));
+  if (!dfgnn__search_init(&s->search, s->trials.count))
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  DFGNN_TRY(
+      dfgnn__history_decide(&decision, s->recorder.history, s->options.margin));
+  dfgnn_status status = DFGNN_OK;
   prefer_choices(s);
   if (s->options.remeasure != DFGNN_REMEASURE_ALL) {
     keep_anchor(s, decision);
@@ -500,19 +497,17 @@ static dfgnn_status tune(dfgnn_tune_report *report, dfgnn_context *ctx,
                .most_s = most_s,
                .start = dfgnn__seconds()};
   dfgnn_tune_report r = DFGNN_TUNE_REPORT_INIT;
-  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_graph_of(graph, ctx));
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("report", dfgnn_tune_report, "DFGNN_TUNE_REPORT_INIT");
-  if (report && (status = dfgnn__can_give(report, &kind)))
-    return status;
+  if (report)
+    DFGNN_TRY(dfgnn__can_give(report, &kind));
   DFGNN_TRY(complete_options(&s.options, options));
   DFGNN_TRY(dfgnn__tuned_problem(&s.subject.problem, graph, problem));
   if (ctx->backend->capturing(ctx->device, NULL))
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");
-  status = run_session(&r, &s);
+  const dfgnn_status status = run_session(&r, &s);
   /* An interrupted run has a report as well. */
   if (report && (!status || status == DFGNN_ERROR_INTERRUPTED))
     dfgnn__give(report, &r, &kind);

@@ -35,12 +35,12 @@ static dfgnn_status read_node(dfgnn__scanner *s, const char *what,
                               int64_t *node) {
   char expected[96];
   snprintf(expected, sizeof expected, "the %s, a whole number from 0", what);
-  dfgnn_status status = dfgnn__get_integer(s, node, expected);
-  if (!status && (*node < 0 || *node >= INT32_MAX))
-    status = dfgnn__fail(
+  DFGNN_TRY(dfgnn__get_integer(s, node, expected));
+  if (*node < 0 || *node >= INT32_MAX)
+    return dfgnn__fail(
         DFGNN_ERROR_FORMAT, "%s: line %lld: found %s %lld, expected 0 to %d",
         s->path, (long long)s->line, what, (long long)*node, INT32_MAX - 1);
-  return status;
+  return DFGNN_OK;
 }
 
 static dfgnn_status read_lines(dfgnn__scanner *s, dfgnn__edges *edges,
@@ -58,15 +58,10 @@ static dfgnn_status read_lines(dfgnn__scanner *s, dfgnn__edges *edges,
     }
     header = 0;
     int64_t from, to;
-    dfgnn_status status = read_node(s, "source", &from);
-    if (!status) {
-      skip_separator(s);
-      status = read_node(s, "destination", &to);
-    }
-    if (!status)
-      status = dfgnn__edges_add(edges, (int32_t)to, (int32_t)from);
-    if (status)
-      return status;
+    DFGNN_TRY(read_node(s, "source", &from));
+    skip_separator(s);
+    DFGNN_TRY(read_node(s, "destination", &to));
+    DFGNN_TRY(dfgnn__edges_add(edges, (int32_t)to, (int32_t)from));
     int64_t most = from > to ? from : to;
     if (most >= *nodes)
       *nodes = most + 1;

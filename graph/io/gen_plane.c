@@ -145,9 +145,8 @@ static dfgnn_status each_graph(dfgnn__parts *parts, const double *value,
                                add_graph *add, void *data) {
   int64_t nodes = (int64_t)value[NODES], graphs = (int64_t)value[BATCH];
   dfgnn__edges edges = {0};
-  dfgnn_status status = dfgnn__check_batch(value[BATCH], value[NODES]);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_batch(value[BATCH], value[NODES]));
+  dfgnn_status status = DFGNN_OK;
   int64_t *graph_ptr = calloc((size_t)graphs + 1, sizeof *graph_ptr);
   dfgnn__point *points = malloc((size_t)nodes * sizeof *points);
   if (!graph_ptr || !points)

@@ -30,9 +30,8 @@ static dfgnn_status draw_pairs(dfgnn__edges *edges, const uint8_t *community,
  * in random order; probability is [communities][communities]. */
 static dfgnn_status benchmark(dfgnn__parts *parts, double batch, double seed,
                               const double *probability, int communities) {
-  dfgnn_status status = dfgnn__check_batch(batch, 34.0 * communities);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_batch(batch, 34.0 * communities));
+  dfgnn_status status = DFGNN_OK;
   int64_t graphs = (int64_t)batch;
   dfgnn__edges edges = {0};
   int64_t *graph_ptr = calloc((size_t)graphs + 1, sizeof *graph_ptr);
@@ -117,9 +116,8 @@ dfgnn_status dfgnn__generate_sbm(dfgnn__parts *parts, const double *value) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "found min-nodes=%.0f, expected at most max-nodes=%.0f",
                        value[MIN_NODES], value[MAX_NODES]);
-  dfgnn_status status = dfgnn__check_batch(value[BATCH], value[MAX_NODES]);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__check_batch(value[BATCH], value[MAX_NODES]));
+  dfgnn_status status = DFGNN_OK;
   graph_ptr = calloc((size_t)graphs + 1, sizeof *graph_ptr);
   uint8_t *community = malloc((size_t)(value[BATCH] * value[MAX_NODES]) + 1);
   double *probability =

@@ -373,15 +373,13 @@ static dfgnn_status generate(dfgnn_csr **csr, const char *spec, char *text) {
                        list_names(list, sizeof list, dfgnn__generator_kind));
   for (int i = 0; k->settings[i].name; i++)
     value[i] = k->settings[i].value;
-  dfgnn_status status = set_all(k, value, NULL, made);
-  if (!status)
-    status = set_all(k, value, is_preset ? &scale : NULL, settings);
-  if (!status && scale < 1)
-    status = shrink(k, value, scale);
-  if (status)
-    return status;
+  DFGNN_TRY(set_all(k, value, NULL, made));
+  DFGNN_TRY(set_all(k, value, is_preset ? &scale : NULL, settings));
+  if (scale < 1)
+    DFGNN_TRY(shrink(k, value, scale));
   dfgnn__parts parts = {0};
-  if ((status = k->generate(&parts, value)))
+  const dfgnn_status status = k->generate(&parts, value);
+  if (status)
     return dfgnn__fail_prefix(status, "%s: ", k->info.name);
   return dfgnn__csr_own(csr, &parts, is_preset ? spec + 7 : spec);
 }

@@ -38,15 +38,12 @@ static dfgnn_status out_of_range(const dfgnn__scanner *s, const char *what,
 static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   int64_t format = 0, weights = 1;
   skip_comments(s);
-  dfgnn_status status = dfgnn__get_integer(s, &h->nodes, "the number of nodes");
-  if (!status)
-    status = dfgnn__get_integer(s, &h->edges, "the number of edges");
-  if (!status && !at_end(s))
-    status = dfgnn__get_integer(s, &format, "a format such as 011");
-  if (!status && !at_end(s))
-    status = dfgnn__get_integer(s, &weights, "the number of node weights");
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__get_integer(s, &h->nodes, "the number of nodes"));
+  DFGNN_TRY(dfgnn__get_integer(s, &h->edges, "the number of edges"));
+  if (!at_end(s))
+    DFGNN_TRY(dfgnn__get_integer(s, &format, "a format such as 011"));
+  if (!at_end(s))
+    DFGNN_TRY(dfgnn__get_integer(s, &weights, "the number of node weights"));
   if (!at_end(s))
     return dfgnn__scan_fail(s, "the end of the line");
   if (h->nodes < 0 || h->nodes > INT32_MAX)
@@ -136,9 +133,8 @@ dfgnn_status dfgnn__read_metis(dfgnn__parts *parts, const char *path) {
   dfgnn__scanner s;
   dfgnn__edges edges = {0};
   header h = {0};
-  dfgnn_status status = dfgnn__scanner_open(&s, path);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__scanner_open(&s, path));
+  dfgnn_status status = DFGNN_OK;
   if ((status = read_header(&s, &h)) ||
       (status = dfgnn__limit_sizes(path, h.nodes, h.nodes, s.limit)))
     goto out;

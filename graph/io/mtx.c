@@ -105,12 +105,12 @@ static dfgnn_status read_position(dfgnn__scanner *s, int64_t *value,
                                   const char *what, int64_t most) {
   char expected[64];
   snprintf(expected, sizeof expected, "the %s, a whole number from 1", what);
-  dfgnn_status status = dfgnn__get_integer(s, value, expected);
-  if (!status && (*value < 1 || *value > most))
-    status = dfgnn__fail(
+  DFGNN_TRY(dfgnn__get_integer(s, value, expected));
+  if (*value < 1 || *value > most)
+    return dfgnn__fail(
         DFGNN_ERROR_FORMAT, "%s: line %lld: found %s %lld, expected 1 to %lld",
         s->path, (long long)s->line, what, (long long)*value, (long long)most);
-  return status;
+  return DFGNN_OK;
 }
 
 static dfgnn_status read_entry(dfgnn__scanner *s, const header *h,
@@ -140,9 +140,8 @@ dfgnn_status dfgnn__read_mtx(dfgnn__parts *parts, const char *path) {
   dfgnn__edges edges = {0};
   header h = {0};
   int64_t size[3] = {0};
-  dfgnn_status status = dfgnn__scanner_open(&s, path);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__scanner_open(&s, path));
+  dfgnn_status status = DFGNN_OK;
   if ((status = read_header(&s, &h)) || (status = read_size(&s, size)) ||
       (status = dfgnn__limit_sizes(path, size[0], size[1], s.limit)))
     goto out;

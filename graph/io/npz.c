@@ -254,9 +254,8 @@ out:
 
 /* Reads a vector of 32- or 64-bit integers. */
 static dfgnn_status read_integers(archive *a, array *x, const char *name) {
-  dfgnn_status status = open_array(a, x, name);
-  if (status)
-    return status;
+  DFGNN_TRY(open_array(a, x, name));
+  dfgnn_status status = DFGNN_OK;
   int wide = !strcmp(x->npy.type, "<i8");
   if (!wide && strcmp(x->npy.type, "<i4"))
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,

@@ -37,9 +37,8 @@ dfgnn__format dfgnn__format_by_name(const char *path) {
 static dfgnn_status find_format(dfgnn__format *format, const char *path) {
   static const char banner[] = "%MatrixMarket"; /* with one % or two */
   dfgnn__scanner s;
-  dfgnn_status status = dfgnn__scanner_open(&s, path);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__scanner_open(&s, path));
+  dfgnn_status status = DFGNN_OK;
   dfgnn__peek(&s);
   size_t n = (size_t)(s.end - s.p);
   *format = dfgnn__format_by_name(path);

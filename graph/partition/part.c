@@ -248,12 +248,10 @@ dfgnn_status dfgnn_part_create(dfgnn_part **part, const dfgnn_csr *csr,
   dfgnn_csr whole;
   if (!part)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "part is NULL");
-  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  DFGNN_TRY(dfgnn__csr_take(&whole, csr));
   csr = &whole;
-  if (!status)
-    status = check(csr, owner, parts, rank);
-  if (status)
-    return status;
+  DFGNN_TRY(check(csr, owner, parts, rank));
+  dfgnn_status status = DFGNN_OK;
   maker m = {.csr = csr, .owner = owner, .parts = parts, .rank = rank};
   m.to = calloc(1, sizeof *m.to);
   if (!m.to || !list_rows(&m) || !number_nodes(&m) || !list_sends(&m)) {

@@ -59,10 +59,8 @@ dfgnn_status dfgnn_csr_partition(int32_t *owner, const dfgnn_csr *csr,
     return dfgnn__fail(DFGNN_ERROR_INVALID, "how is %d, expected 0..%d",
                        (int)how, DFGNN_PARTITION_COUNT - 1);
   dfgnn_csr whole;
-  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  DFGNN_TRY(dfgnn__csr_take(&whole, csr));
   csr = &whole;
-  if (status)
-    return status;
   if (!owner)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "owner is NULL");
   if (parts < 1 || parts > DFGNN_PARTS_MAX)

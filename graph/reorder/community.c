@@ -190,9 +190,8 @@ dfgnn_status dfgnn__order_community(int32_t *order, int32_t *community,
                                     const dfgnn__adjacency *graph) {
   forest f;
   int64_t n = graph->nodes;
-  dfgnn_status status = forest_create(&f, graph);
-  if (status)
-    return status;
+  DFGNN_TRY(forest_create(&f, graph));
+  dfgnn_status status = DFGNN_OK;
   int64_t *key = calloc((size_t)n + 1, sizeof *key);
   if (!key) {
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",

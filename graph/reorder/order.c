@@ -47,9 +47,8 @@ static dfgnn_status order_nodes(int32_t *order, const dfgnn_csr *csr,
   dfgnn__adjacency graph;
   if (method == DFGNN_ORDER_DEGREE)
     return dfgnn__order_degree(order, csr);
-  dfgnn_status status = dfgnn__adjacency_build(&graph, csr);
-  if (status)
-    return status;
+  DFGNN_TRY(dfgnn__adjacency_build(&graph, csr));
+  dfgnn_status status = DFGNN_OK;
   switch (method) {
   case DFGNN_ORDER_RCM:
     status = dfgnn__order_rcm(order, &graph);
@@ -70,10 +69,8 @@ dfgnn_status dfgnn_csr_order(int64_t *rows, int64_t *columns,
     return dfgnn__fail(DFGNN_ERROR_INVALID, "order is %d, expected 0..%d",
                        (int)method, DFGNN_ORDER_COUNT - 1);
   dfgnn_csr whole;
-  dfgnn_status status = dfgnn__csr_take(&whole, csr);
+  DFGNN_TRY(dfgnn__csr_take(&whole, csr));
   csr = &whole;
-  if (status)
-    return status;
   int square = csr->destinations == csr->sources;
   if (!rows || (!columns && !square))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
@@ -85,7 +82,7 @@ dfgnn_status dfgnn_csr_order(int64_t *rows, int64_t *columns,
   if (!order)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
                        (long long)nodes);
-  status = order_nodes(order, csr, method);
+  dfgnn_status status = order_nodes(order, csr, method);
   if (!status && csr->graph_ptr)
     status = keep_graphs(order, csr);
   int64_t row = 0, column = 0;
