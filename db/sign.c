@@ -120,12 +120,10 @@ static dfgnn_status read_store(unsigned char **bytes, size_t *size,
       dfgnn__file_open(&fd, &bytes_there, path, "a store file");
   if (status)
     return missing ? status : DFGNN_ERROR_STORE;
-  if (bytes_there > DFGNN_STORE_CAP_BYTES) {
-    status = dfgnn__fail(
+  if (bytes_there > DFGNN_STORE_CAP_BYTES)
+    DFGNN_GO(dfgnn__fail(
         DFGNN_ERROR_STORE, "%s: the file has %lld MiB, expected at most %lld",
-        path, (long long)bytes_there >> 20, DFGNN_STORE_CAP_BYTES >> 20);
-    goto out;
-  }
+        path, (long long)bytes_there >> 20, DFGNN_STORE_CAP_BYTES >> 20));
   size_t length = (size_t)bytes_there, done = 0;
   all = malloc(length + 1);
   for (ssize_t n = 1; all && n > 0 && done < length; done += (size_t)n)

@@ -313,11 +313,9 @@ static dfgnn_status copy_bandwidth(dfgnn_device *device, double *bandwidth) {
   char *from = malloc(bytes), *to = malloc(bytes);
   dfgnn_status status = DFGNN_OK;
   double best = 0;
-  if (!from || !to) {
-    status =
-        dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes", 2 * bytes);
-    goto out;
-  }
+  if (!from || !to)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot allocate %zu bytes",
+                         2 * bytes));
   memset(from, 1, bytes);
   memset(to, 2, bytes);
   for (int round = 0; round < 4; round++) {

@@ -140,9 +140,7 @@ static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
   if (!bytes)
     return DFGNN_OK;
   int entered = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_follow(device, NULL);
-  if (status)
-    goto out;
+  DFGNN_GO(dfgnn__cuda_follow(device, NULL));
   DFGNN_GO(dfgnn__read(&device->queue, to, from, bytes));
 out:
   dfgnn__cuda_leave(entered);
@@ -155,9 +153,7 @@ static dfgnn_status fill(dfgnn_device *device, void *to, int byte,
   if (!bytes)
     return DFGNN_OK;
   int entered = dfgnn__cuda_enter(device);
-  status = dfgnn__cuda_follow(device, NULL);
-  if (status)
-    goto out;
+  DFGNN_GO(dfgnn__cuda_follow(device, NULL));
   DFGNN_CU_GO(MemsetD8Async, cu_address(to), (unsigned char)byte, bytes,
               device->stream);
   DFGNN_CU_GO(StreamSynchronize, device->stream);

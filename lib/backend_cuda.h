@@ -40,14 +40,6 @@ struct dfgnn_device {
   struct dfgnn_nvml *nvml; /* NULL: no NVML */
 };
 
-/* status = call or goto out */
-#define DFGNN_GO(call)                                                         \
-  do {                                                                         \
-    status = (call);                                                           \
-    if (status)                                                                \
-      goto out;                                                                \
-  } while (0)
-
 /* lib/backend_cuda_device.c: the caller's current device is put back by
  * leave. */
 int dfgnn__cuda_enter(const dfgnn_device *device);

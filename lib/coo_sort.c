@@ -227,10 +227,8 @@ dfgnn_status dfgnn__sort_edges(dfgnn_sorted_edges *sorted,
   s.indices = sorted->indices = malloc(edges * sizeof(int32_t) + 1);
   if (s.unsorted)
     s.order = sorted->order = malloc(edges * width + 1);
-  if (!s.indices || (s.unsorted && !s.order)) {
-    status = out_of_memory(&s);
-    goto out;
-  }
+  if (!s.indices || (s.unsorted && !s.order))
+    DFGNN_GO(out_of_memory(&s));
   sorted->matrix = (dfgnn_matrix){
       .destinations = coo->destinations,
       .sources = coo->sources,

@@ -129,9 +129,8 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_sorted_edges *sorted) {
   const void *indices = NULL;
   dfgnn_graph *g;
-  dfgnn_status status = graph_start(&g, ctx, csr->family, csr->name);
-  if (status)
-    goto out;
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(graph_start(&g, ctx, csr->family, csr->name));
   g->matrix.destinations = csr->destinations;
   g->matrix.sources = csr->sources;
   g->matrix.edges = csr->edges;

@@ -123,10 +123,8 @@ static dfgnn_status degree_statistics(const dfgnn_matrix *m, dfgnn_signature *s,
     if (large_count == large_capacity) {
       large_capacity = large_capacity ? 2 * large_capacity : 256;
       int64_t *grown = realloc(large, (size_t)large_capacity * sizeof *large);
-      if (!grown) {
-        status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-        goto out;
-      }
+      if (!grown)
+        DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory"));
       large = grown;
     }
     large[large_count++] = degree;

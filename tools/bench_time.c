@@ -453,10 +453,8 @@ int bench_time(void *data, const tool_case *each) {
   for (size_t i = 0; i < s.count; i++) {
     s.entries[i].log_ms = calloc(MAX_ROUNDS, sizeof(double));
     s.entries[i].tainted = calloc(MAX_ROUNDS, sizeof(double));
-    if (!s.entries[i].log_ms || !s.entries[i].tainted) {
-      status = DFGNN_ERROR_MEMORY;
-      goto out;
-    }
+    if (!s.entries[i].log_ms || !s.entries[i].tainted)
+      DFGNN_GO(DFGNN_ERROR_MEMORY);
     for (int r = 0; r < MAX_ROUNDS; r++)
       s.entries[i].log_ms[r] = s.entries[i].tainted[r] = NAN;
   }

@@ -210,13 +210,10 @@ int graph_info(tool_settings *settings, int count, char **operands) {
       .struct_size = sizeof options, .device = "cpu", .store = ""};
   json_t *rows = json_array();
   int failed = TOOL_DONE;
-  int status = tool_graphs_all(&graphs, count, operands);
-  if (status)
-    goto out;
-  if (dfgnn_context_create(&ctx, &options)) {
-    status = tool_fail(DFGNN_ERROR_DEVICE);
-    goto out;
-  }
+  int status = TOOL_DONE;
+  DFGNN_GO(tool_graphs_all(&graphs, count, operands));
+  if (dfgnn_context_create(&ctx, &options))
+    DFGNN_GO(tool_fail(DFGNN_ERROR_DEVICE));
   for (size_t i = 0; i < graphs.count; i++) {
     dfgnn_status bad = add_graph(rows, ctx, graphs.graph[i].name);
     if (bad)

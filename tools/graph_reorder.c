@@ -84,8 +84,7 @@ static int apply(session *s, dfgnn_order order, const char *path) {
     snprintf(name, sizeof name, "%s_before", key);
     json_object_set(row, name, was);
   }
-  if ((status = put_figures(row, s, permuted)))
-    goto out;
+  DFGNN_GO(put_figures(row, s, permuted));
   /* The map comes first: a graph without one cannot be used. */
   if (s->settings->map && (status = write_map(s)))
     goto out;

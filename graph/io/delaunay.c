@@ -212,22 +212,18 @@ dfgnn_status dfgnn__delaunay(dfgnn__edges *edges, const dfgnn__point *points,
   site *sites = malloc((size_t)count * sizeof *sites);
   m.next = malloc(12 * (size_t)count * sizeof *m.next);
   m.origin = malloc(12 * (size_t)count * sizeof *m.origin);
-  if (!sites || !m.next || !m.origin) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot triangulate %lld points",
-                         (long long)count);
-    goto out;
-  }
+  if (!sites || !m.next || !m.origin)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot triangulate %lld points",
+                         (long long)count));
   for (int64_t i = 0; i < count; i++)
     sites[i] = (site){points[i], (int32_t)i};
   qsort(sites, (size_t)count, sizeof *sites, by_x);
   for (int64_t i = 1; i < count; i++)
-    if (!by_x(&sites[i - 1], &sites[i])) {
-      status = dfgnn__fail(DFGNN_ERROR_INVALID,
+    if (!by_x(&sites[i - 1], &sites[i]))
+      DFGNN_GO(dfgnn__fail(DFGNN_ERROR_INVALID,
                            "found points %d and %d in one place, expected "
                            "distinct ones",
-                           sites[i - 1].number, sites[i].number);
-      goto out;
-    }
+                           sites[i - 1].number, sites[i].number));
   m.sites = sites;
   triangulate(&m, 0, (int32_t)count);
   for (edge e = 0; e < 4 * m.quads && !status; e += 4)

@@ -91,11 +91,9 @@ static dfgnn_status make_rows(dfgnn__parts *parts, const row_maker *maker,
   *parts = (dfgnn__parts){.destinations = rows, .sources = maker->sources};
   parts->offsets = malloc((size_t)(rows + 1) * sizeof *parts->offsets);
   parts->indices = malloc((size_t)(total + 1) * sizeof *parts->indices);
-  if (!parts->offsets || !parts->indices) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld edges",
-                         (long long)total);
-    goto out;
-  }
+  if (!parts->offsets || !parts->indices)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld edges",
+                         (long long)total));
   parts->offsets[0] = 0;
   for (int64_t i = 0; i < rows; i++)
     parts->offsets[i + 1] = parts->offsets[i] + degree[i];

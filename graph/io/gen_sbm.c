@@ -122,11 +122,9 @@ dfgnn_status dfgnn__generate_sbm(dfgnn__parts *parts, const double *value) {
   uint8_t *community = malloc((size_t)(value[BATCH] * value[MAX_NODES]) + 1);
   double *probability =
       malloc((size_t)(communities * communities) * sizeof(double));
-  if (!graph_ptr || !community || !probability) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld graphs",
-                         (long long)graphs);
-    goto out;
-  }
+  if (!graph_ptr || !community || !probability)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold %lld graphs",
+                         (long long)graphs));
   dfgnn__random random = dfgnn__random_stream((uint64_t)value[SEED], 0);
   for (int64_t g = 0; g < graphs; g++) {
     double drawn =
@@ -143,15 +141,13 @@ dfgnn_status dfgnn__generate_sbm(dfgnn__parts *parts, const double *value) {
   double wanted = value[EDGES] * value[BATCH] / 2;
   double outside =
       between > 0 ? (wanted - value[INSIDE] * within) / between : 0;
-  if (outside < 0 || outside > 1) {
-    status =
+  if (outside < 0 || outside > 1)
+    DFGNN_GO(
         dfgnn__fail(DFGNN_ERROR_INVALID,
                     "found edges=%.0f, expected %.0f to %.0f for its nodes "
                     "and communities",
                     value[EDGES], 2 * value[INSIDE] * within / value[BATCH],
-                    2 * (value[INSIDE] * within + between) / value[BATCH]);
-    goto out;
-  }
+                    2 * (value[INSIDE] * within + between) / value[BATCH]));
   for (int k = 0; k < communities * communities; k++)
     probability[k] =
         k / communities == k % communities ? value[INSIDE] : outside;

@@ -135,9 +135,8 @@ dfgnn_status dfgnn__read_metis(dfgnn__parts *parts, const char *path) {
   header h = {0};
   DFGNN_TRY(dfgnn__scanner_open(&s, path));
   dfgnn_status status = DFGNN_OK;
-  if ((status = read_header(&s, &h)) ||
-      (status = dfgnn__limit_sizes(path, h.nodes, h.nodes, s.limit)))
-    goto out;
+  DFGNN_GO(read_header(&s, &h));
+  DFGNN_GO(dfgnn__limit_sizes(path, h.nodes, h.nodes, s.limit));
   for (int64_t i = 0; i < h.nodes && !status; i++)
     status = read_node(&s, &h, (int32_t)i, &edges);
   if (status)
@@ -145,18 +144,14 @@ dfgnn_status dfgnn__read_metis(dfgnn__parts *parts, const char *path) {
   int c;
   while ((c = dfgnn__skip_blanks(&s)) == '\n' || c == '%')
     dfgnn__skip_line(&s);
-  if (c >= 0 || s.status) {
-    status = dfgnn__scan_fail(&s, "the end of the file: all nodes are read");
-    goto out;
-  }
-  if (edges.count != 2 * h.edges) {
-    status =
-        dfgnn__fail(DFGNN_ERROR_FORMAT,
-                    "%s: found %lld neighbours, expected %lld, twice the "
-                    "edges of the first line",
-                    path, (long long)edges.count, (long long)(2 * h.edges));
-    goto out;
-  }
+  if (c >= 0 || s.status)
+    DFGNN_GO(dfgnn__scan_fail(&s, "the end of the file: all nodes are read"));
+  if (edges.count != 2 * h.edges)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found %lld neighbours, expected %lld, twice the "
+                         "edges of the first line",
+                         path, (long long)edges.count,
+                         (long long)(2 * h.edges)));
   status = dfgnn__edges_compress(parts, &edges, h.nodes, h.nodes);
   if (!status && (status = check_symmetric(parts, path)))
     dfgnn__parts_free(parts);

@@ -142,16 +142,14 @@ dfgnn_status dfgnn__read_mtx(dfgnn__parts *parts, const char *path) {
   int64_t size[3] = {0};
   DFGNN_TRY(dfgnn__scanner_open(&s, path));
   dfgnn_status status = DFGNN_OK;
-  if ((status = read_header(&s, &h)) || (status = read_size(&s, size)) ||
-      (status = dfgnn__limit_sizes(path, size[0], size[1], s.limit)))
-    goto out;
-  if (h.mirrored && size[0] != size[1]) {
-    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+  DFGNN_GO(read_header(&s, &h));
+  DFGNN_GO(read_size(&s, size));
+  DFGNN_GO(dfgnn__limit_sizes(path, size[0], size[1], s.limit));
+  if (h.mirrored && size[0] != size[1])
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "%s: found %lld rows and %lld columns, expected as "
                          "many in a symmetric matrix",
-                         path, (long long)size[0], (long long)size[1]);
-    goto out;
-  }
+                         path, (long long)size[0], (long long)size[1]));
   for (int64_t k = 0; k < size[2] && !status; k++) {
     if (next_entry(&s))
       status = read_entry(&s, &h, size, &edges);
@@ -164,12 +162,9 @@ dfgnn_status dfgnn__read_mtx(dfgnn__parts *parts, const char *path) {
   }
   if (status)
     goto out;
-  if (next_entry(&s)) {
-    status = dfgnn__scan_fail(&s, "the end of the file: all entries are read");
-    goto out;
-  }
-  if ((status = s.status))
-    goto out;
+  if (next_entry(&s))
+    DFGNN_GO(dfgnn__scan_fail(&s, "the end of the file: all entries are read"));
+  DFGNN_GO(s.status);
   status = dfgnn__edges_compress(parts, &edges, size[0], size[1]);
 out:
   dfgnn__edges_free(&edges);

@@ -213,30 +213,24 @@ static dfgnn_status read_data(archive *a, array *x) {
   dfgnn_status status = DFGNN_OK;
   int64_t size, got = 0, room = 0;
   if (__builtin_mul_overflow(x->npy.count, (int64_t)x->item, &size) ||
-      size > a->left) {
-    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+      size > a->left)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "%s: found %lld elements, expected at most %lld bytes "
                          "in a file of its size; DFGNN_MAX_FILE raises the "
                          "limit",
-                         x->what, (long long)x->npy.count, (long long)a->left);
-    goto out;
-  }
+                         x->what, (long long)x->npy.count, (long long)a->left));
   do {
     room = room ? 2 * room : CHUNK;
     if (room > size)
       room = size;
     char *more = realloc(x->data, (size_t)room + 1);
-    if (!more) {
-      status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot allocate %lld bytes",
-                           x->what, (long long)size);
-      goto out;
-    }
+    if (!more)
+      DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot allocate %lld bytes",
+                           x->what, (long long)size));
     x->data = more;
     int64_t n = read_bytes(a, x->data + got, room - got);
-    if (n < 0) {
-      status = damaged(x);
-      goto out;
-    }
+    if (n < 0)
+      DFGNN_GO(damaged(x));
     got += n;
   } while (got == room && room < size);
   a->left -= got;
@@ -338,15 +332,12 @@ static dfgnn_status check_format(archive *a) {
 
 static dfgnn_status read_shape(archive *a, dfgnn__parts *parts) {
   array x;
-  dfgnn_status status = read_integers(a, &x, "shape");
-  if (status)
-    goto out;
-  if (x.npy.count != 2) {
-    status =
-        dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: found %lld elements, expected 2",
-                    x.what, (long long)x.npy.count);
-    goto out;
-  }
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(read_integers(a, &x, "shape"));
+  if (x.npy.count != 2)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found %lld elements, expected 2", x.what,
+                         (long long)x.npy.count));
   parts->destinations = element(&x, 0);
   parts->sources = element(&x, 1);
   if (parts->destinations < 0 || parts->sources < 0 ||
@@ -374,19 +365,15 @@ static dfgnn_status check_monotone(const array *x, const int64_t *offsets) {
 
 static dfgnn_status read_offsets(archive *a, dfgnn__parts *parts) {
   array x;
-  dfgnn_status status = read_integers(a, &x, "indptr");
-  if (status)
-    goto out;
-  if (x.npy.count - 1 != parts->destinations) {
-    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(read_integers(a, &x, "indptr"));
+  if (x.npy.count - 1 != parts->destinations)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "%s: found %lld elements, expected one more than the "
                          "%lld rows of shape",
                          x.what, (long long)x.npy.count,
-                         (long long)parts->destinations);
-    goto out;
-  }
-  if ((status = widen(&parts->offsets, &x)))
-    goto out;
+                         (long long)parts->destinations));
+  DFGNN_GO(widen(&parts->offsets, &x));
   status = check_monotone(&x, parts->offsets);
   parts->edges = parts->offsets[parts->destinations];
 out:
@@ -396,26 +383,21 @@ out:
 
 static dfgnn_status read_indices(archive *a, dfgnn__parts *parts) {
   array x;
-  dfgnn_status status = read_integers(a, &x, "indices");
-  if (status)
-    goto out;
-  if (x.npy.count != parts->edges) {
-    status =
-        dfgnn__fail(DFGNN_ERROR_FORMAT,
-                    "%s: found %lld elements, expected %lld, the last of "
-                    "indptr",
-                    x.what, (long long)x.npy.count, (long long)parts->edges);
-    goto out;
-  }
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(read_integers(a, &x, "indices"));
+  if (x.npy.count != parts->edges)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found %lld elements, expected %lld, the last of "
+                         "indptr",
+                         x.what, (long long)x.npy.count,
+                         (long long)parts->edges));
   for (int64_t e = 0; e < parts->edges; e++) {
     int64_t j = element(&x, e);
-    if (j < 0 || j >= parts->sources) {
-      status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+    if (j < 0 || j >= parts->sources)
+      DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
                            "%s: found column %lld at %lld, expected 0 to %lld",
                            x.what, (long long)j, (long long)e,
-                           (long long)parts->sources - 1);
-      goto out;
-    }
+                           (long long)parts->sources - 1));
     int32_t narrow = (int32_t)j;
     memcpy(x.data + 4 * e, &narrow, 4); /* at or before element e */
   }
@@ -428,20 +410,16 @@ out:
 
 static dfgnn_status read_graphs(archive *a, dfgnn__parts *parts) {
   array x;
-  dfgnn_status status = read_integers(a, &x, "graph_ptr");
-  if (status)
-    goto out;
-  if (parts->destinations != parts->sources) {
-    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(read_integers(a, &x, "graph_ptr"));
+  if (parts->destinations != parts->sources)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "%s: found one with %lld x %lld nodes, expected a "
                          "square matrix",
                          x.what, (long long)parts->destinations,
-                         (long long)parts->sources);
-    goto out;
-  }
-  if ((status = widen(&parts->graph_ptr, &x)) ||
-      (status = check_monotone(&x, parts->graph_ptr)))
-    goto out;
+                         (long long)parts->sources));
+  DFGNN_GO(widen(&parts->graph_ptr, &x));
+  DFGNN_GO(check_monotone(&x, parts->graph_ptr));
   parts->graphs = x.npy.count - 1;
   if (x.npy.count < 1 || parts->graph_ptr[parts->graphs] != parts->destinations)
     status = dfgnn__fail(

@@ -173,10 +173,8 @@ static dfgnn_status join_groups(dfgnn__groups *g, int *fits,
   graph->offsets = calloc((size_t)g->count + 1, sizeof *graph->offsets);
   next = malloc(((size_t)g->count + 1) * sizeof *next);
   if (!list_members(&m, g, csr->destinations) || !tally_make(&t, g->count) ||
-      !graph->offsets || !next) {
-    status = no_memory(csr);
-    goto out;
-  }
+      !graph->offsets || !next)
+    DFGNN_GO(no_memory(csr));
   fill_graph(graph, NULL, &t, g, &m, csr);
   for (int64_t c = 0; c < g->count; c++)
     graph->offsets[c + 1] += graph->offsets[c];
@@ -187,10 +185,8 @@ static dfgnn_status join_groups(dfgnn__groups *g, int *fits,
   memcpy(next, graph->offsets, (size_t)g->count * sizeof *next);
   graph->neighbors = malloc(((size_t)ends + 1) * sizeof *graph->neighbors);
   graph->weights = malloc(((size_t)ends + 1) * sizeof *graph->weights);
-  if (!graph->neighbors || !graph->weights) {
-    status = no_memory(csr);
-    goto out;
-  }
+  if (!graph->neighbors || !graph->weights)
+    DFGNN_GO(no_memory(csr));
   fill_graph(graph, next, &t, g, &m, csr);
   unite(graph, &t);
 out:
@@ -222,10 +218,8 @@ dfgnn_status dfgnn__groups_build(dfgnn__groups *g, const dfgnn_csr *csr,
   *g = (dfgnn__groups){.count = n};
   g->group = malloc((size_t)n * sizeof *g->group);
   g->work = malloc((size_t)n * sizeof *g->work);
-  if (!g->group || !g->work || !tally_make(&t, n)) {
-    status = no_memory(csr);
-    goto out;
-  }
+  if (!g->group || !g->work || !tally_make(&t, n))
+    DFGNN_GO(no_memory(csr));
   for (int64_t i = 0; i < n; i++)
     g->group[i] = (int32_t)i;
   while (!fits) {
@@ -239,15 +233,12 @@ dfgnn_status dfgnn__groups_build(dfgnn__groups *g, const dfgnn_csr *csr,
       if (!propagate(g->group, g->work, &t, csr, most))
         break;
     number_groups(g, n, t.met);
-    if ((status = join_groups(g, &fits, csr, last ? INT64_MAX : bytes)))
-      goto out;
-    if (last && !fits) {
-      status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+    DFGNN_GO(join_groups(g, &fits, csr, last ? INT64_MAX : bytes));
+    if (last && !fits)
+      DFGNN_GO(dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                            "%lld groups of nodes have 2^31 edges or more; "
                            "expected a graph that METIS can index",
-                           (long long)g->count);
-      goto out;
-    }
+                           (long long)g->count));
     most *= COARSER;
   }
   memset(g->work, 0, (size_t)g->count * sizeof *g->work);
@@ -264,10 +255,8 @@ dfgnn_status dfgnn__refine(int32_t *owner, const dfgnn_csr *csr, int parts) {
   int64_t *load = calloc((size_t)parts, sizeof *load), total = 0;
   dfgnn_status status = DFGNN_OK;
   tally t = {0};
-  if (!load || !tally_make(&t, parts)) {
-    status = no_memory(csr);
-    goto out;
-  }
+  if (!load || !tally_make(&t, parts))
+    DFGNN_GO(no_memory(csr));
   for (int64_t i = 0; i < csr->destinations; i++) {
     load[owner[i]] += dfgnn__row_work(csr, i);
     total += dfgnn__row_work(csr, i);

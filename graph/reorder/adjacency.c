@@ -74,12 +74,10 @@ dfgnn_status dfgnn__adjacency_build(dfgnn__adjacency *graph,
   size_t ends = 2 * (size_t)csr->edges + 1;
   graph->neighbors = malloc(ends * sizeof *graph->neighbors);
   graph->weights = malloc(ends * sizeof *graph->weights);
-  if (!next || !graph->offsets || !graph->neighbors || !graph->weights) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY,
+  if (!next || !graph->offsets || !graph->neighbors || !graph->weights)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY,
                          "cannot hold both directions of %lld edges",
-                         (long long)csr->edges);
-    goto out;
-  }
+                         (long long)csr->edges));
   int64_t *count = graph->offsets + 1;
   for (int64_t i = 0; i < csr->destinations; i++)
     for (int64_t e = dfgnn__csr_offset(csr, i);

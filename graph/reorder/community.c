@@ -193,11 +193,9 @@ dfgnn_status dfgnn__order_community(int32_t *order, int32_t *community,
   DFGNN_TRY(forest_create(&f, graph));
   dfgnn_status status = DFGNN_OK;
   int64_t *key = calloc((size_t)n + 1, sizeof *key);
-  if (!key) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
-                         (long long)n);
-    goto out;
-  }
+  if (!key)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
+                         (long long)n));
   for (int64_t v = 0; v < n; v++)
     key[v] = graph->offsets[v + 1] - graph->offsets[v];
   status = dfgnn__order_by_key(order, key, n);

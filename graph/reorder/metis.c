@@ -58,11 +58,9 @@ dfgnn_status dfgnn__order_metis(int32_t *order, const dfgnn__adjacency *graph) {
   dfgnn_status status = DFGNN_OK;
   int32_t *part = calloc((size_t)n + 1, sizeof *part);
   int64_t *key = malloc(((size_t)n + 1) * sizeof *key);
-  if (!part || !key) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
-                         (long long)n);
-    goto out;
-  }
+  if (!part || !key)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
+                         (long long)n));
   if (n > PART && (status = dfgnn__metis_partition(
                        part, graph, NULL, (int32_t)((n + PART - 1) / PART))))
     goto out;

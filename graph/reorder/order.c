@@ -22,11 +22,9 @@ static dfgnn_status keep_graphs(int32_t *order, const dfgnn_csr *csr) {
   int32_t *mixed = malloc(((size_t)n + 1) * sizeof *mixed);
   int64_t *next = malloc(((size_t)csr->graphs + 1) * sizeof *next);
   dfgnn_status status = DFGNN_OK;
-  if (!graph || !mixed || !next) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
-                         (long long)n);
-    goto out;
-  }
+  if (!graph || !mixed || !next)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot order %lld nodes",
+                         (long long)n));
   for (int64_t g = 0; g < csr->graphs; g++) {
     next[g] = csr->graph_ptr[g];
     for (int64_t i = csr->graph_ptr[g]; i < csr->graph_ptr[g + 1]; i++)

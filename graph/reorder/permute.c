@@ -80,11 +80,9 @@ dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
   parts.edges = csr->edges;
   parts.offsets = calloc((size_t)csr->destinations + 2, sizeof *parts.offsets);
   parts.indices = malloc(((size_t)csr->edges + 1) * sizeof *parts.indices);
-  if (!parts.offsets || !parts.indices) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot permute %lld edges",
-                         (long long)csr->edges);
-    goto out;
-  }
+  if (!parts.offsets || !parts.indices)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot permute %lld edges",
+                         (long long)csr->edges));
   fill(&parts, edges, csr, rows, column);
   parts.graph_ptr = keep_batch(csr, rows, columns);
   parts.graphs = parts.graph_ptr ? csr->graphs : 0;

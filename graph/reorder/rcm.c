@@ -158,8 +158,7 @@ dfgnn_status dfgnn__order_rcm(int32_t *order, const dfgnn__adjacency *graph) {
     goto out;
   for (int64_t i = 0; i < n; i++)
     r.position[i] = degree(&r, i);
-  if ((status = dfgnn__order_by_key(seed, r.position, n)))
-    goto out;
+  DFGNN_GO(dfgnn__order_by_key(seed, r.position, n));
   for (int64_t s = 0; s < n; s++)
     if (!r.seen[seed[s]])
       done += component(&r, order + done, seed[s]);

@@ -22,6 +22,14 @@ dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...)
       return failed_;                                                          \
   } while (0)
 
+/* The same where something is to be released: goes to `out` with it. */
+#define DFGNN_GO(...)                                                          \
+  do {                                                                         \
+    status = (__VA_ARGS__);                                                    \
+    if (status)                                                                \
+      goto out;                                                                \
+  } while (0)
+
 /* DFGNN_OK, or DFGNN_ERROR_INVALID: "NAME is 7, expected 0..3", or
  * "expected >= 0" where most is INT64_MAX. */
 dfgnn_status dfgnn__check_range(const char *name, int64_t value, int64_t least,

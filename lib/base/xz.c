@@ -73,10 +73,8 @@ dfgnn_status dfgnn__xz_unpack(unsigned char **bytes, size_t *size, size_t most,
       room = room ? room * 2 : *size * 4;
       room = room <= most ? room : most + 1;
       unsigned char *more = sqlite3_realloc64(out, room);
-      if (!more) {
-        status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-        goto out;
-      }
+      if (!more)
+        DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory"));
       out = more;
     }
     stream.next_out = out + done;
@@ -150,15 +148,12 @@ dfgnn_status dfgnn__xz_file(const char *path, const char *name) {
   lzma_options_lzma options;
   const lzma_filter filters[] = {{.id = LZMA_FILTER_LZMA2, .options = &options},
                                  {.id = LZMA_VLI_UNKNOWN}};
-  dfgnn_status status = read_file(&plain, &size, path);
-  if (status)
-    goto out;
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(read_file(&plain, &size, path));
   room = lzma_stream_buffer_bound(size);
   packed = malloc(room);
-  if (!packed || lzma_lzma_preset(&options, 9 | LZMA_PRESET_EXTREME)) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-    goto out;
-  }
+  if (!packed || lzma_lzma_preset(&options, 9 | LZMA_PRESET_EXTREME))
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory"));
   /* A window beyond the file would only take memory of readers. */
   options.dict_size = size < LZMA_DICT_SIZE_MIN ? LZMA_DICT_SIZE_MIN
                       : size < WINDOW_BYTES     ? (uint32_t)size
