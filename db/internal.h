@@ -17,15 +17,6 @@
  * reads and writes this version alone. */
 #define DFGNN_SCHEMA_VERSION 10
 
-#define DFGNN_SCHEMA_TABLES 7
-
-typedef struct dfgnn_schema_table {
-  const char *name; /* ascending */
-  const char *sql;  /* CREATE TABLE, as SQLite keeps it */
-} dfgnn_schema_table;
-
-extern const dfgnn_schema_table dfgnn__schema[DFGNN_SCHEMA_TABLES];
-
 /* ---- a store ------------------------------------------------------------- */
 
 struct dfgnn_store {

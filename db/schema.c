@@ -10,7 +10,10 @@
 #include "db/internal.h"
 #include "lib/base/error.h"
 
-const dfgnn_schema_table dfgnn__schema[DFGNN_SCHEMA_TABLES] = {
+static const struct {
+  const char *name; /* ascending */
+  const char *sql;  /* CREATE TABLE, as SQLite keeps it */
+} schema[] = {
     {"ban", "CREATE TABLE ban (\n"
             "  variant TEXT NOT NULL PRIMARY KEY\n"
             "    CHECK (length(variant) BETWEEN 1 AND 255)\n"
@@ -129,6 +132,7 @@ const dfgnn_schema_table dfgnn__schema[DFGNN_SCHEMA_TABLES] = {
             "  copy_gbps REAL NOT NULL CHECK (copy_gbps >= 0)\n"
             ") STRICT, WITHOUT ROWID"},
 };
+enum { TABLES = sizeof schema / sizeof *schema };
 
 dfgnn_status dfgnn__schema_create(dfgnn_store *store) {
   const char *attempt = "cannot be created";
@@ -137,8 +141,8 @@ dfgnn_status dfgnn__schema_create(dfgnn_store *store) {
            "PRAGMA application_id = %d; PRAGMA user_version = %d",
            DFGNN_APPLICATION_ID, DFGNN_SCHEMA_VERSION);
   dfgnn_status status = dfgnn__store_execute(store, "BEGIN IMMEDIATE", attempt);
-  for (int i = 0; i < DFGNN_SCHEMA_TABLES && !status; i++)
-    status = dfgnn__store_execute(store, dfgnn__schema[i].sql, attempt);
+  for (int i = 0; i < TABLES && !status; i++)
+    status = dfgnn__store_execute(store, schema[i].sql, attempt);
   if (!status)
     status = dfgnn__store_execute(store, sql, attempt);
   if (!status)
@@ -169,8 +173,8 @@ static const char *text(sqlite3_stmt *query, int column) {
 }
 
 static int is_ours(const char *name) {
-  for (int i = 0; i < DFGNN_SCHEMA_TABLES; i++)
-    if (strcmp(dfgnn__schema[i].name, name) == 0)
+  for (int i = 0; i < TABLES; i++)
+    if (strcmp(schema[i].name, name) == 0)
       return 1;
   return 0;
 }
@@ -180,8 +184,7 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query) {
   int i = 0, rc;
   while ((rc = sqlite3_step(query)) == SQLITE_ROW) {
     const char *type = text(query, 0), *name = text(query, 1);
-    int order =
-        i < DFGNN_SCHEMA_TABLES ? strcmp(name, dfgnn__schema[i].name) : -1;
+    int order = i < TABLES ? strcmp(name, schema[i].name) : -1;
     if (order > 0 && is_ours(name))
       break; /* a table before it is missing */
     if (strcmp(type, "table") != 0 || order != 0)
@@ -189,7 +192,7 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query) {
                          "%s: the schema has the %.16s %.64s, which is not of "
                          "a tuning store",
                          store->path, type, name);
-    if (strcmp(text(query, 2), dfgnn__schema[i].sql) != 0)
+    if (strcmp(text(query, 2), schema[i].sql) != 0)
       return dfgnn__fail(DFGNN_ERROR_STORE,
                          "%s: the table %s is not as this version defines it",
                          store->path, name);
@@ -197,9 +200,9 @@ static dfgnn_status compare_schema(dfgnn_store *store, sqlite3_stmt *query) {
   }
   if (rc != SQLITE_ROW && rc != SQLITE_DONE)
     return dfgnn__store_fail(store, rc, "cannot be read");
-  return i < DFGNN_SCHEMA_TABLES
+  return i < TABLES
              ? dfgnn__fail(DFGNN_ERROR_STORE, "%s: the table %s is missing",
-                           store->path, dfgnn__schema[i].name)
+                           store->path, schema[i].name)
              : DFGNN_OK;
 }
 

@@ -17,23 +17,14 @@ extern const tool_column bench_time_columns[];
 int bench_dispatch(void *data, const tool_case *each);
 extern const tool_column bench_dispatch_columns[];
 
-/* Cuts the next item off a list of --variants, whose names hold commas, too,
- * and returns it; NULL at the end. */
-char *bench_next_variant(char **rest);
-
 int bench_regret(tool_settings *settings, tool_graphs *graphs);
 
-/* The commit that the program was built from, "" if that is not known. */
-const char *bench_commit(void);
 /* Copy bandwidth in bytes/s, measured once a run; NaN if not known. */
 double bench_bandwidth(const tool_case *each);
 
 /* Adds the versions of the library, its source, the driver and the runtime. */
 void bench_put_environment(json_t *row, const tool_case *each);
 
-/* The programs that a call of the plan launches, none on a CPU, which the
- * caller destroys; NULL: no plan or no memory. */
-dfgnn_programs *bench_programs(const dfgnn_plan *plan);
 /* Adds the variant, its revision, and the files of device code that a call of
  * the plan compiles, whose change makes the row stale. */
 void bench_put_variant(json_t *row, const dfgnn_variant *variant,

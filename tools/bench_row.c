@@ -10,10 +10,8 @@
 #if __has_include("tools/commit.h")
 #include "tools/commit.h"
 #else
-#define DFGNN_COMMIT ""
+#define DFGNN_COMMIT "" /* not known */
 #endif
-
-const char *bench_commit(void) { return DFGNN_COMMIT; }
 
 double bench_bandwidth(const tool_case *each) {
   static struct {
@@ -32,7 +30,9 @@ double bench_bandwidth(const tool_case *each) {
   return known[i].bandwidth;
 }
 
-dfgnn_programs *bench_programs(const dfgnn_plan *plan) {
+/* The programs that a call of the plan launches, none on a CPU, which the
+ * caller destroys; NULL: no plan or no memory. */
+static dfgnn_programs *programs_of(const dfgnn_plan *plan) {
   dfgnn_programs *programs = NULL;
   if (!plan || dfgnn__programs_create(&programs))
     return NULL;
@@ -45,7 +45,7 @@ dfgnn_programs *bench_programs(const dfgnn_plan *plan) {
 void bench_put_variant(json_t *row, const dfgnn_variant *variant,
                        const dfgnn_plan *plan) {
   char files[1024] = "";
-  dfgnn_programs *programs = bench_programs(plan);
+  dfgnn_programs *programs = programs_of(plan);
   for (size_t i = 0; programs && i < dfgnn__programs_count(programs); i++) {
     const char *file = dfgnn__programs_get(programs, i)->source;
     const size_t used = strlen(files);
@@ -65,7 +65,7 @@ void bench_put_environment(json_t *row, const tool_case *each) {
   tool_put(row, "driver", each->info->driver);
   tool_put(row, "runtime", each->info->runtime);
   tool_put(row, "version", dfgnn_version());
-  tool_put(row, "commit", bench_commit());
+  tool_put(row, "commit", DFGNN_COMMIT);
 }
 
 void bench_fail(bench *b, const tool_case *each, dfgnn_status status) {

@@ -138,9 +138,10 @@ static int add_named(session *s, const char *pattern) {
   return found;
 }
 
-/* Names are separated by commas, as their parameters are: an item without '=',
- * or with a '/', begins a name. */
-char *bench_next_variant(char **rest) {
+/* Cuts the next name off a list of --variants.  Names are separated by commas,
+ * as their parameters are: an item without '=', or with a '/', begins a name.
+ */
+static char *next_variant(char **rest) {
   char *item = *rest;
   if (!item || !*item)
     return NULL;
@@ -162,7 +163,7 @@ static dfgnn_status choose(session *s, int *usage) {
   char *rest = copy, *item;
   int shown = 0;
   dfgnn_status status = copy ? DFGNN_OK : DFGNN_ERROR_MEMORY;
-  while (!status && (item = bench_next_variant(&rest))) {
+  while (!status && (item = next_variant(&rest))) {
     int role = 0;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
       if (!strcmp(item, roles[i].name))

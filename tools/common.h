@@ -243,9 +243,6 @@ int tool_complete(FILE *out, const tool_program *program, const char *shell);
 
 /* ---- running ------------------------------------------------------------ */
 
-/* The name that messages begin with, such as "dfgnn-tune run". */
-extern const char *tool_name;
-
 /* Prints the thread's message and returns the exit status that goes with it. */
 int tool_fail(dfgnn_status status);
 /* Prints a message of the tool's own; returns TOOL_FAILED. */

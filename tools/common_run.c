@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static char name_buffer[64];
-const char *tool_name = name_buffer;
+/* What messages begin with, such as "dfgnn-tune run". */
+static char command_name[64];
 
 static int progress_open;
 
@@ -27,7 +27,7 @@ static int message(const char *format, va_list arguments) {
   char text[2048], escaped[2048];
   vsnprintf(text, sizeof text, format, arguments);
   end_progress();
-  fprintf(stderr, "%s: %s\n", tool_name,
+  fprintf(stderr, "%s: %s\n", command_name,
           dfgnn__escape(escaped, sizeof escaped, text));
   return TOOL_FAILED;
 }
@@ -65,7 +65,7 @@ int tool_usage(const char *format, ...) {
   va_start(arguments, format);
   message(format, arguments);
   va_end(arguments);
-  fprintf(stderr, "Try '%s --help'.\n", tool_name);
+  fprintf(stderr, "Try '%s --help'.\n", command_name);
   return TOOL_USAGE;
 }
 
@@ -275,7 +275,7 @@ static void *allocate_or_end(size_t size) {
 
 int tool_main(const tool_program *program, int argc, char **argv) {
   int subcommands = *program->commands[0]->name != 0;
-  snprintf(name_buffer, sizeof name_buffer, "%s", program->name);
+  snprintf(command_name, sizeof command_name, "%s", program->name);
   json_set_alloc_funcs(allocate_or_end, free);
   signal(SIGXFSZ, SIG_IGN); /* writing beyond a limit fails, and is said */
   const tool_command *command = program->commands[0];
@@ -299,7 +299,7 @@ int tool_main(const tool_program *program, int argc, char **argv) {
     command = find_command(program, argv[1]);
     if (!command)
       return unknown_command(program, argv[1]);
-    snprintf(name_buffer, sizeof name_buffer, "%s %s", program->name,
+    snprintf(command_name, sizeof command_name, "%s %s", program->name,
              command->name);
     argc--;
     argv++;

@@ -169,7 +169,8 @@ static void relay_all(member *all, int count) {
   }
 }
 
-int tool_graver(int a, int b) {
+/* The graver of two exit statuses, which the other must not hide. */
+static int graver(int a, int b) {
   static const int order[] = {TOOL_DONE,       TOOL_TIME_LIMIT, TOOL_WRONG,
                               TOOL_FAILED,     TOOL_USAGE,      TOOL_STORE,
                               TOOL_INTERRUPTED};
@@ -209,7 +210,7 @@ int tool_fleet_run(json_t *rows, tool_settings *settings, const tool_member *of,
   started -= status != TOOL_DONE;
   relay_all(all, started);
   for (int i = 0; i < started; i++)
-    status = tool_graver(status, collect(rows, &all[i]));
+    status = graver(status, collect(rows, &all[i]));
   for (int i = 0; i < count; i++)
     if (all[i].rows)
       fclose(all[i].rows);

@@ -26,7 +26,4 @@ int tool_fleet_run(json_t *rows, tool_settings *settings,
                    const tool_member *member, int count,
                    int (*body)(void *data, json_t *rows), void *data);
 
-/* The graver of two exit statuses, which the other must not hide. */
-int tool_graver(int a, int b);
-
 #endif

@@ -8,8 +8,9 @@ enum { LONGEST = 32 };
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* The optimal string alignment distance. */
-int tool_distance(const char *a, const char *b) {
+/* The letters to insert, leave out, change or swap that make one word of the
+ * other: the optimal string alignment distance. */
+static int distance_of(const char *a, const char *b) {
   int m = (int)strlen(a), n = (int)strlen(b);
   int d[LONGEST + 1][LONGEST + 1];
   if (m > LONGEST || n > LONGEST)
@@ -35,7 +36,7 @@ const char *tool_suggest(char *text, size_t size, const char *word,
   /* one mistake in three letters is a slip, more is another word */
   int best = (int)strlen(word) / 3 + 1;
   for (; *names; names++) {
-    int distance = tool_distance(word, *names);
+    int distance = distance_of(word, *names);
     if (distance < best || (distance == best && !nearest && best == 1)) {
       best = distance;
       nearest = *names;

@@ -9,8 +9,4 @@
 const char *tool_suggest(char *text, size_t size, const char *word,
                          const char *before, const char *const *names);
 
-/* The letters to insert, leave out, change or swap that make one word of the
- * other. */
-int tool_distance(const char *a, const char *b);
-
 #endif

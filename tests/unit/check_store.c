@@ -396,57 +396,33 @@ TEST(many_rows_are_recorded_all_or_none) {
   ck_assert_uint_eq(count_rows(NULL), 2);
 }
 
+/* Pins a variant, or none where it is NULL, for an operator on a graph. */
+static dfgnn_status pin(dfgnn_store *store, const char *op,
+                        uint64_t fingerprint, const char *variant) {
+  return dfgnn__store_pin(store, &(dfgnn_pin){.op = op,
+                                              .pass = "forward",
+                                              .dtype = "f32",
+                                              .fingerprint = fingerprint,
+                                              .variant = variant});
+}
+
 TEST(pins_are_set_replaced_and_removed) {
   char text[1024] = "";
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   const uint64_t high = 0xffffffffffffffffu;
-  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
-                                             .pass = "forward",
-                                             .dtype = "f32",
-                                             .fingerprint = 0,
-                                             .variant = "a"}));
-  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
-                                             .pass = "forward",
-                                             .dtype = "f32",
-                                             .fingerprint = high,
-                                             .variant = "b"}));
-  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gat",
-                                             .pass = "forward",
-                                             .dtype = "f32",
-                                             .fingerprint = 0,
-                                             .variant = "c"}));
-  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
-                                             .pass = "forward",
-                                             .dtype = "f32",
-                                             .fingerprint = 0,
-                                             .variant = "d"}));
-  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gat",
-                                             .pass = "forward",
-                                             .dtype = "f32",
-                                             .fingerprint = 0,
-                                             .variant = NULL}));
-  ck_ok(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gat",
-                                             .pass = "forward",
-                                             .dtype = "f32",
-                                             .fingerprint = 5,
-                                             .variant = NULL}));
-  ck_assert_int_eq(dfgnn__store_pin(store, &(dfgnn_pin){.op = "g t",
-                                                        .pass = "forward",
-                                                        .dtype = "f32",
-                                                        .fingerprint = 0,
-                                                        .variant = "a"}),
-                   DFGNN_ERROR_INVALID);
+  ck_ok(pin(store, "gt", 0, "a"));
+  ck_ok(pin(store, "gt", high, "b"));
+  ck_ok(pin(store, "gat", 0, "c"));
+  ck_ok(pin(store, "gt", 0, "d"));
+  ck_ok(pin(store, "gat", 0, NULL));
+  ck_ok(pin(store, "gat", 5, NULL));
+  ck_assert_int_eq(pin(store, "g t", 0, "a"), DFGNN_ERROR_INVALID);
   dfgnn__store_close(store);
   store = open_store(DFGNN_STORE_READ);
   ck_ok(dfgnn__store_each_pin(store, join_pins, text));
   ck_assert_str_eq(text, "gt forward f32 ffffffffffffffff b;"
                          "gt forward f32 0 d;");
-  ck_assert_int_eq(dfgnn__store_pin(store, &(dfgnn_pin){.op = "gt",
-                                                        .pass = "forward",
-                                                        .dtype = "f32",
-                                                        .fingerprint = 0,
-                                                        .variant = "a"}),
-                   DFGNN_ERROR_STORE);
+  ck_assert_int_eq(pin(store, "gt", 0, "a"), DFGNN_ERROR_STORE);
   dfgnn__store_close(store);
 }
 
