@@ -258,26 +258,23 @@ static dfgnn_status limit_pages(dfgnn_store *store) {
 /* Opens for writing a file that was checked through a connection that cannot
  * write. */
 static dfgnn_status open_write(dfgnn_store *store, const header *h) {
-  dfgnn_status status =
-      dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READWRITE);
-  if (!status && sqlite3_db_readonly(store->db, "main") == 1)
-    status = dfgnn__fail(DFGNN_ERROR_STORE,
-                         "%s: the file is read-only, expected one that can be "
-                         "written",
-                         store->path);
-  if (!status)
-    status = dfgnn__store_pragmas(store);
-  if (!status)
-    status = dfgnn__schema_check(store);
-  if (!status)
-    status = limit_pages(store);
+  DFGNN_TRY(
+      dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READWRITE));
+  if (sqlite3_db_readonly(store->db, "main") == 1)
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: the file is read-only, expected one that can be "
+                       "written",
+                       store->path);
+  DFGNN_TRY(dfgnn__store_pragmas(store));
+  DFGNN_TRY(dfgnn__schema_check(store));
+  DFGNN_TRY(limit_pages(store));
   /* One page is written; a kill would leave a journal that no reader may play
    * back. */
-  if (!status && !h->wal)
-    status = dfgnn__store_execute(
+  if (!h->wal)
+    DFGNN_TRY(dfgnn__store_execute(
         store, "PRAGMA journal_mode = MEMORY; PRAGMA journal_mode = WAL",
-        "cannot be opened for writing");
-  return status;
+        "cannot be opened for writing"));
+  return DFGNN_OK;
 }
 
 /* Refuses files beside a store that are not regular: SQLite would open them,
@@ -337,7 +334,6 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
   const char *network =
       mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(place) : NULL;
   DFGNN_TRY(check_kind(store->path, mode, &missing));
-  dfgnn_status status = DFGNN_OK;
   if (network)
     return dfgnn__fail(DFGNN_ERROR_STORE,
                        "%s: on a network file system (%s), where locks cannot "
@@ -346,23 +342,17 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
                        store->path, network);
   const int again = known && known == dfgnn__store_stamp(store->path);
   if (missing)
-    status = dfgnn__store_create(place);
-  if (!status)
-    status = dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READONLY);
-  if (!status)
-    status = inspect(&h, store);
-  if (!status)
-    status = open_read(store, &h);
-  if (!status)
-    status = dfgnn__store_pragmas(store);
-  if (!status && !again &&
-      (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
-    status = quick_check(store);
-  if (!status)
-    status = dfgnn__schema_check(store);
-  if (!status && mode == DFGNN_STORE_WRITE)
-    status = open_write(store, &h);
-  return status;
+    DFGNN_TRY(dfgnn__store_create(place));
+  DFGNN_TRY(dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READONLY));
+  DFGNN_TRY(inspect(&h, store));
+  DFGNN_TRY(open_read(store, &h));
+  DFGNN_TRY(dfgnn__store_pragmas(store));
+  if (!again && (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
+    DFGNN_TRY(quick_check(store));
+  DFGNN_TRY(dfgnn__schema_check(store));
+  if (mode == DFGNN_STORE_WRITE)
+    DFGNN_TRY(open_write(store, &h));
+  return DFGNN_OK;
 }
 
 static dfgnn_status allocate(dfgnn_store **out, const char *path) {

@@ -222,20 +222,15 @@ dfgnn_status dfgnn__store_sign(const char *path, const char *secret_key) {
   char name[PATH_MAX];
   dfgnn_store *store = NULL;
   int pack = 0;
-  dfgnn_status status = start();
-  if (!status)
-    status = suffixed(name, path, ".sig");
-  if (!status)
-    status = read_line(secret, sizeof secret, secret_key, "dfgnn-secret-key");
-  if (!status)
-    status = read_store(&bytes, &size, path);
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(start());
+  DFGNN_GO(suffixed(name, path, ".sig"));
+  DFGNN_GO(read_line(secret, sizeof secret, secret_key, "dfgnn-secret-key"));
+  DFGNN_GO(read_store(&bytes, &size, path));
   /* A file that is no store and no pack must not be signed. */
-  if (!status)
-    status = find_pack(&pack, bytes, size, path);
-  if (!status && !pack)
-    status = dfgnn__store_open_bytes(&store, path, bytes, size);
-  if (status)
-    goto out;
+  DFGNN_GO(find_pack(&pack, bytes, size, path));
+  if (!pack)
+    DFGNN_GO(dfgnn__store_open_bytes(&store, path, bytes, size));
   message_of(message, bytes, size);
   crypto_sign_detached(s.sign, NULL, message, sizeof message, secret);
   crypto_sign_ed25519_sk_to_pk(s.key, secret);

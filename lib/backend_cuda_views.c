@@ -27,16 +27,12 @@ static dfgnn_status order(dfgnn_device *device, dfgnn_view *view,
                           const dfgnn_matrix *m) {
   const int by_place = view->request.kind == DFGNN_VIEW_PLACE_ORDER;
   void *workspace = NULL;
-  dfgnn_status status =
-      dfgnn__cuda_prepare(device, DFGNN_PREPARED_ORDER, order_rows, m);
-  if (!status)
-    status = dfgnn__cuda_add_array(device, view, 0,
-                                   (size_t)m->destinations * sizeof(int32_t));
-  if (!status)
-    status = dfgnn__cuda_take(device, &workspace,
-                              dfgnn__cuda_order_bytes(m, by_place));
-  if (status)
-    goto out;
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(dfgnn__cuda_prepare(device, DFGNN_PREPARED_ORDER, order_rows, m));
+  DFGNN_GO(dfgnn__cuda_add_array(device, view, 0,
+                                 (size_t)m->destinations * sizeof(int32_t)));
+  DFGNN_GO(dfgnn__cuda_take(device, &workspace,
+                            dfgnn__cuda_order_bytes(m, by_place)));
   view->count = m->destinations;
   DFGNN_GO(dfgnn__cuda_order(&device->queue, (int32_t *)view->array[0], m,
                              by_place, workspace));
@@ -124,15 +120,11 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "more than 2147483647 work items of %lld edges",
                        (long long)size);
-  status = dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m);
-  if (!status)
-    status = dfgnn__cuda_add_array(device, view, 2,
-                                   (size_t)(n + 1) * sizeof(int32_t));
-  if (!status)
-    status = dfgnn__cuda_take(device, &workspace,
-                              part + dfgnn__cuda_count_items_bytes(m));
-  if (status)
-    goto out;
+  DFGNN_GO(dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m));
+  DFGNN_GO(dfgnn__cuda_add_array(device, view, 2,
+                                 (size_t)(n + 1) * sizeof(int32_t)));
+  DFGNN_GO(dfgnn__cuda_take(device, &workspace,
+                            part + dfgnn__cuda_count_items_bytes(m)));
   /* The heavy rows are listed behind their number, then copied to an array
    * of their size. */
   int32_t *count = workspace, *first_item = (int32_t *)view->array[2];
@@ -143,16 +135,12 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
   DFGNN_GO(dfgnn__read(&device->queue, &items, first_item + n, sizeof items));
   view->count = items;
   view->extra = heavy;
-  status =
-      dfgnn__cuda_add_array(device, view, 0, (size_t)items * sizeof(int32_t));
-  if (!status)
-    status = dfgnn__cuda_add_array(device, view, 1,
-                                   ((size_t)items + 1) * sizeof(int64_t));
-  if (!status)
-    status =
-        dfgnn__cuda_add_array(device, view, 3, (size_t)heavy * sizeof(int32_t));
-  if (status)
-    goto out;
+  DFGNN_GO(
+      dfgnn__cuda_add_array(device, view, 0, (size_t)items * sizeof(int32_t)));
+  DFGNN_GO(dfgnn__cuda_add_array(device, view, 1,
+                                 ((size_t)items + 1) * sizeof(int64_t)));
+  DFGNN_GO(
+      dfgnn__cuda_add_array(device, view, 3, (size_t)heavy * sizeof(int32_t)));
   DFGNN_GO(dfgnn__copy(&device->queue, (void *)view->array[3], list,
                        (size_t)heavy * sizeof(int32_t)));
   DFGNN_GO(dfgnn__cuda_fill_items(&device->queue, (int32_t *)view->array[0],
@@ -230,22 +218,19 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
   void *flag = NULL;
   int done = 0;
   view->count = m->sources;
-  dfgnn_status status = dfgnn__cuda_prepare(device, DFGNN_PREPARED_TRANSPOSE,
-                                            transpose_either_way, m);
-  if (!status)
-    status = dfgnn__cuda_add_array(device, view, 0,
-                                   ((size_t)m->sources + 1) * width);
-  if (!status)
-    status = dfgnn__cuda_add_array(device, view, 1,
-                                   (size_t)m->edges * sizeof(int32_t));
-  if (!status)
-    status = dfgnn__cuda_add_array(device, view, 2, (size_t)m->edges * width);
-  if (!status)
-    status = dfgnn__cuda_take(device, &flag, sizeof(uint64_t));
-  if (!status)
-    status = mirror(device, view, m, flag, &done);
-  if (!status && !done)
-    status = sort_columns(device, view, m);
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(dfgnn__cuda_prepare(device, DFGNN_PREPARED_TRANSPOSE,
+                               transpose_either_way, m));
+  DFGNN_GO(
+      dfgnn__cuda_add_array(device, view, 0, ((size_t)m->sources + 1) * width));
+  DFGNN_GO(dfgnn__cuda_add_array(device, view, 1,
+                                 (size_t)m->edges * sizeof(int32_t)));
+  DFGNN_GO(dfgnn__cuda_add_array(device, view, 2, (size_t)m->edges * width));
+  DFGNN_GO(dfgnn__cuda_take(device, &flag, sizeof(uint64_t)));
+  DFGNN_GO(mirror(device, view, m, flag, &done));
+  if (!done)
+    DFGNN_GO(sort_columns(device, view, m));
+out:
   dfgnn__cuda_drop(device, flag);
   return status;
 }

@@ -57,19 +57,14 @@ static dfgnn_status create(dfgnn_graph **graph, dfgnn_context *ctx,
   dfgnn_csr csr = DFGNN_CSR_INIT;
   if (!graph)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
-  dfgnn_status status = dfgnn__check_context(ctx);
-  if (!status)
-    status = dfgnn__take(&whole, coo, &kind);
+  DFGNN_TRY(dfgnn__check_context(ctx));
+  DFGNN_TRY(dfgnn__take(&whole, coo, &kind));
   coo = &whole;
-  if (!status)
-    status = check_coo(coo);
-  if (!status && ctx->backend->late_fault)
-    status = ctx->backend->late_fault(ctx->device);
-  if (!status)
-    status =
-        ctx->backend->sort_edges(ctx->device, &sorted, coo, deferred, stream);
-  if (status)
-    return status;
+  DFGNN_TRY(check_coo(coo));
+  if (ctx->backend->late_fault)
+    DFGNN_TRY(ctx->backend->late_fault(ctx->device));
+  DFGNN_TRY(
+      ctx->backend->sort_edges(ctx->device, &sorted, coo, deferred, stream));
   const dfgnn_matrix *m = &sorted.matrix;
   csr.destinations = m->destinations;
   csr.sources = m->sources;
@@ -82,7 +77,7 @@ static dfgnn_status create(dfgnn_graph **graph, dfgnn_context *ctx,
   csr.graph_ptr = coo->graph_ptr;
   csr.family = coo->family;
   csr.name = coo->name;
-  status = dfgnn__graph_make(graph, ctx, &csr, stream, &sorted);
+  dfgnn_status status = dfgnn__graph_make(graph, ctx, &csr, stream, &sorted);
   if (status) {
     drop(ctx, &sorted);
     return status;

@@ -28,21 +28,20 @@ static dfgnn_status check_mlp(const dfgnn_edge_mlp *mlp) {
       {"mlp.width[2]", mlp->width[2], mlp->layers > 2, DFGNN_MLP_WIDTH},
       {"mlp.width[3]", mlp->width[3], mlp->layers > 3, DFGNN_MLP_WIDTH},
   };
-  dfgnn_status status = DFGNN_OK;
-  for (size_t i = 0; !status && i < sizeof ranges / sizeof *ranges; i++)
-    status = dfgnn__check_range(ranges[i].name, ranges[i].value,
-                                ranges[i].least, ranges[i].most);
-  if (!status && mlp->residual && mlp->edge_dim != dfgnn__mlp_out_width(mlp))
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "mlp.edge_dim is %lld, expected %d, the width of e', "
-                         "to which mlp.residual adds e",
-                         (long long)mlp->edge_dim, dfgnn__mlp_out_width(mlp));
-  if (!status && !(isfinite(mlp->epsilon) && mlp->epsilon >= 0))
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "mlp.epsilon is %g, expected a finite number of at "
-                         "least 0",
-                         mlp->epsilon);
-  return status;
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+    DFGNN_TRY(dfgnn__check_range(ranges[i].name, ranges[i].value,
+                                 ranges[i].least, ranges[i].most));
+  if (mlp->residual && mlp->edge_dim != dfgnn__mlp_out_width(mlp))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "mlp.edge_dim is %lld, expected %d, the width of e', "
+                       "to which mlp.residual adds e",
+                       (long long)mlp->edge_dim, dfgnn__mlp_out_width(mlp));
+  if (!(isfinite(mlp->epsilon) && mlp->epsilon >= 0))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "mlp.epsilon is %g, expected a finite number of at "
+                       "least 0",
+                       mlp->epsilon);
+  return DFGNN_OK;
 }
 
 static dfgnn_status needs(const char *tensor, const char *why) {

@@ -163,17 +163,14 @@ dfgnn_status dfgnn_graph_create_csr(dfgnn_graph **graph, dfgnn_context *ctx,
                                     const dfgnn_csr *csr, void *stream) {
   if (!graph)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "graph is NULL");
-  dfgnn_status status = dfgnn__check_context(ctx);
+  DFGNN_TRY(dfgnn__check_context(ctx));
   dfgnn_csr whole = DFGNN_CSR_INIT;
-  if (!status)
-    status = dfgnn__take(&whole, csr, &dfgnn__csr_kind);
-  if (!status)
-    status = check_csr(&whole);
-  if (!status && whole.refilled && !whole.on_device &&
-      strcmp(ctx->backend->name, "cpu"))
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "csr.refilled is 1, which needs csr.on_device");
-  return status ? status : dfgnn__graph_make(graph, ctx, &whole, stream, NULL);
+  DFGNN_TRY(dfgnn__take(&whole, csr, &dfgnn__csr_kind));
+  DFGNN_TRY(check_csr(&whole));
+  if (whole.refilled && !whole.on_device && strcmp(ctx->backend->name, "cpu"))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.refilled is 1, which needs csr.on_device");
+  return dfgnn__graph_make(graph, ctx, &whole, stream, NULL);
 }
 
 /* How memory is given back: in the order of a stream, or at once. */

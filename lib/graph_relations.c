@@ -40,14 +40,12 @@ static dfgnn_status copy_relations(void **copy, dfgnn_graph *graph,
   const dfgnn_backend *backend = graph->ctx->backend;
   const size_t bytes =
       (size_t)dfgnn__graph_matrix(graph)->edges * sizeof *of_edge;
-  dfgnn_status status = DFGNN_OK;
   if (on_device && backend->follow)
-    status = backend->follow(graph->ctx->device, stream);
-  if (!status)
-    status = backend->allocate(graph->ctx->device, copy, bytes);
-  if (!status && bytes)
-    status = backend->copy(graph->ctx->device, *copy, of_edge, bytes);
-  return status;
+    DFGNN_TRY(backend->follow(graph->ctx->device, stream));
+  DFGNN_TRY(backend->allocate(graph->ctx->device, copy, bytes));
+  if (bytes)
+    DFGNN_TRY(backend->copy(graph->ctx->device, *copy, of_edge, bytes));
+  return DFGNN_OK;
 }
 
 dfgnn_matrix dfgnn__graph_by_relation(const dfgnn_matrix *matrix,

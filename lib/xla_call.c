@@ -200,23 +200,21 @@ static dfgnn_status take_matrix(dfgnn_xla *c) {
   c->csr.index_type =
       indices->type == XLA_S64 ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
   c->csr.on_device = 1;
-  dfgnn_status status = dfgnn__xla_integer(&c->csr.sources, c, "sources");
-  if (!status)
-    status = dfgnn__xla_integer(&trusted, c, "trusted");
+  DFGNN_TRY(dfgnn__xla_integer(&c->csr.sources, c, "sources"));
+  DFGNN_TRY(dfgnn__xla_integer(&trusted, c, "trusted"));
   c->csr.trusted = trusted != 0;
-  if (!status)
-    status = count_edges(c, offsets);
-  if (!status && (c->csr.edges < 0 || c->csr.edges > indices->dims[0]))
-    status = dfgnn__fail(DFGNN_ERROR_INVALID,
-                         "XLA call: offsets end at %lld, expected 0 .. %lld, "
-                         "the number of indices",
-                         (long long)c->csr.edges, (long long)indices->dims[0]);
-  return status;
+  DFGNN_TRY(count_edges(c, offsets));
+  if (c->csr.edges < 0 || c->csr.edges > indices->dims[0])
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "XLA call: offsets end at %lld, expected 0 .. %lld, "
+                       "the number of indices",
+                       (long long)c->csr.edges, (long long)indices->dims[0]);
+  return DFGNN_OK;
 }
 
 dfgnn_status dfgnn__xla_open(dfgnn_xla *c) {
-  dfgnn_status status = find_device(c);
-  return status ? status : take_matrix(c);
+  DFGNN_TRY(find_device(c));
+  return take_matrix(c);
 }
 
 /* ---- memory ----------------------------------------------------------------

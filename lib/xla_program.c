@@ -253,19 +253,16 @@ static dfgnn_status plan_and_execute(execution *x, const dfgnn_xla *c,
 }
 
 static dfgnn_status run(execution *x, const dfgnn_xla *c) {
-  dfgnn_status status = dfgnn__xla_each(c, "arguments", &c->frame->arguments, 3,
-                                        take_tensor, &x->inputs);
-  if (!status)
-    status = dfgnn__xla_each(c, "results", &c->frame->results, 0, take_tensor,
-                             &x->outputs);
-  if (!status)
-    status = take_seed(&x->args.seed, c);
-  if (!status)
-    status = dfgnn__xla_integer(&x->tf32, c, "tf32");
-  if (!status)
-    status = dfgnn_graph_create_csr(&x->graph, c->ctx, &c->csr, c->stream);
-  if (!status)
-    status = plan_and_execute(x, c, 0);
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(dfgnn__xla_each(c, "arguments", &c->frame->arguments, 3, take_tensor,
+                           &x->inputs));
+  DFGNN_GO(dfgnn__xla_each(c, "results", &c->frame->results, 0, take_tensor,
+                           &x->outputs));
+  DFGNN_GO(take_seed(&x->args.seed, c));
+  DFGNN_GO(dfgnn__xla_integer(&x->tf32, c, "tf32"));
+  DFGNN_GO(dfgnn_graph_create_csr(&x->graph, c->ctx, &c->csr, c->stream));
+  status = plan_and_execute(x, c, 0);
+out:
   dfgnn_graph_destroy_on(x->graph, c->stream);
   return status;
 }

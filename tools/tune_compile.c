@@ -353,17 +353,15 @@ static int command(tool_settings *settings, int count, char **operands) {
   compile c = {.settings = settings};
   tool_graphs graphs = {0};
   tool_catch_interrupts();
-  int status = tool_records_load(&c.records, settings, 0, NULL);
-  if (!status)
-    status = find_targets(&c);
-  if (!status && count)
-    status = tool_graphs_all(&graphs, count, operands);
-  if (!status)
-    status = add_problems(&c, &graphs);
-  if (!status)
-    status = check_choices(&c, count);
-  if (!status)
-    status = compile_all(&c);
+  int status = TOOL_DONE;
+  DFGNN_GO(tool_records_load(&c.records, settings, 0, NULL));
+  DFGNN_GO(find_targets(&c));
+  if (count)
+    DFGNN_GO(tool_graphs_all(&graphs, count, operands));
+  DFGNN_GO(add_problems(&c, &graphs));
+  DFGNN_GO(check_choices(&c, count));
+  status = compile_all(&c);
+out:
   tool_graphs_free(&graphs);
   release(&c);
   return status;

@@ -116,23 +116,21 @@ static dfgnn_status read_position(dfgnn__scanner *s, int64_t *value,
 static dfgnn_status read_entry(dfgnn__scanner *s, const header *h,
                                const int64_t size[3], dfgnn__edges *edges) {
   int64_t row, column;
-  dfgnn_status status = read_position(s, &row, "row", size[0]);
-  if (!status)
-    status = read_position(s, &column, "column", size[1]);
-  for (int v = 0; v < h->values && !status; v++)
-    status = dfgnn__skip_number(s, "a value");
-  if (!status && !h->diagonal && row == column)
-    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
-                         "%s: line %lld: found the diagonal entry %lld, "
-                         "expected none in a skew-symmetric matrix",
-                         s->path, (long long)s->line, (long long)row);
-  if (!status)
-    status = end_line(s);
-  if (!status)
-    status = dfgnn__edges_add(edges, (int32_t)(row - 1), (int32_t)(column - 1));
-  if (!status && h->mirrored && row != column)
-    status = dfgnn__edges_add(edges, (int32_t)(column - 1), (int32_t)(row - 1));
-  return status;
+  DFGNN_TRY(read_position(s, &row, "row", size[0]));
+  DFGNN_TRY(read_position(s, &column, "column", size[1]));
+  for (int v = 0; v < h->values; v++)
+    DFGNN_TRY(dfgnn__skip_number(s, "a value"));
+  if (!h->diagonal && row == column)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "%s: line %lld: found the diagonal entry %lld, "
+                       "expected none in a skew-symmetric matrix",
+                       s->path, (long long)s->line, (long long)row);
+  DFGNN_TRY(end_line(s));
+  DFGNN_TRY(dfgnn__edges_add(edges, (int32_t)(row - 1), (int32_t)(column - 1)));
+  if (h->mirrored && row != column)
+    DFGNN_TRY(
+        dfgnn__edges_add(edges, (int32_t)(column - 1), (int32_t)(row - 1)));
+  return DFGNN_OK;
 }
 
 dfgnn_status dfgnn__read_mtx(dfgnn__parts *parts, const char *path) {

@@ -467,26 +467,23 @@ dfgnn_status dfgnn__read_npz(dfgnn__parts *parts, const char *path) {
   archive a;
   DFGNN_TRY(open_archive(&a, path));
   *parts = (dfgnn__parts){0};
-  dfgnn_status status = check_entries(&a);
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(check_entries(&a));
   /* indptr comes before format: an archive that is no sparse matrix at all gets
    * the message that lists its arrays. */
-  if (!status && !has(&a, "indptr"))
-    status = missing(&a, "indptr");
-  if (!status)
-    status = check_format(&a);
-  if (!status)
-    status = read_shape(&a, parts);
-  if (!status)
-    status =
-        dfgnn__limit_sizes(path, parts->destinations, parts->sources, a.left);
-  if (!status)
-    status = read_offsets(&a, parts);
-  if (!status)
-    status = read_indices(&a, parts);
-  if (!status && has(&a, "data"))
-    status = check_data(&a, parts);
-  if (!status && has(&a, "graph_ptr"))
-    status = read_graphs(&a, parts);
+  if (!has(&a, "indptr"))
+    DFGNN_GO(missing(&a, "indptr"));
+  DFGNN_GO(check_format(&a));
+  DFGNN_GO(read_shape(&a, parts));
+  DFGNN_GO(
+      dfgnn__limit_sizes(path, parts->destinations, parts->sources, a.left));
+  DFGNN_GO(read_offsets(&a, parts));
+  DFGNN_GO(read_indices(&a, parts));
+  if (has(&a, "data"))
+    DFGNN_GO(check_data(&a, parts));
+  if (has(&a, "graph_ptr"))
+    DFGNN_GO(read_graphs(&a, parts));
+out:
   unzClose(a.zip);
   if (status)
     dfgnn__parts_free(parts);
