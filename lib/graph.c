@@ -8,6 +8,7 @@
 #include "graph/io/io.h"
 #include "lib/base/error.h"
 #include "lib/handle.h"
+#include "lib/signature.h"
 
 dfgnn_status dfgnn__check_sizes(const char *what, int64_t destinations,
                                 int64_t sources, int64_t edges, int64_t graphs,
@@ -138,7 +139,12 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
   g->matrix.refilled = csr->refilled;
   const size_t offsets =
       ((size_t)csr->destinations + 1) * (g->matrix.offsets64 ? 8 : 4);
-  if (!sorted && csr->on_device && ctx->backend->follow)
+  g->matrix.offsets = csr->offsets;
+  /* As many indices are copied as there are edges, before they are checked. */
+  if (!sorted && !csr->trusted &&
+      (!csr->on_device || !strcmp(ctx->backend->name, "cpu")))
+    status = dfgnn__check_offsets(&g->matrix);
+  if (!status && !sorted && csr->on_device && ctx->backend->follow)
     status = ctx->backend->follow(ctx->device, stream);
   if (!status)
     status = dfgnn__graph_place(&g->matrix.offsets, &g->owned_offsets, g,

@@ -10,7 +10,7 @@
 
 enum { SMALL_DEGREES = 4096, PARALLEL_EDGES = 1 << 20 };
 
-static dfgnn_status check_offsets(const dfgnn_matrix *m) {
+dfgnn_status dfgnn__check_offsets(const dfgnn_matrix *m) {
   int64_t first = dfgnn__offset_at(m, 0),
           last = dfgnn__offset_at(m, m->destinations);
   if (first != 0)
@@ -327,7 +327,7 @@ dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,
   uint32_t *degree = calloc((size_t)matrix->sources + 1, sizeof *degree);
   if (!degree)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  dfgnn_status status = check_offsets(matrix);
+  dfgnn_status status = dfgnn__check_offsets(matrix);
   if (!status)
     status = check_indices(matrix, &index_hash, degree, threads);
   if (!status)

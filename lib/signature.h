@@ -47,6 +47,9 @@ dfgnn_status dfgnn__source_statistics(dfgnn_signature *signature,
 dfgnn_status dfgnn__check_graph_ptr(const dfgnn_matrix *matrix, int64_t graphs,
                                     const int64_t *graph_ptr);
 
+/* Refuses offsets, which the host reads, that do not rise from 0 to the number
+ * of edges. */
+dfgnn_status dfgnn__check_offsets(const dfgnn_matrix *matrix);
 /* analyze() of the CPU backend: see lib/backend.h. */
 dfgnn_status dfgnn__analyze(dfgnn_matrix *matrix, dfgnn_signature *signature,
                             int64_t graphs, const int64_t *graph_ptr,

@@ -43,6 +43,16 @@ TEST(a_wide_index_that_does_not_fit_is_named) {
   refuse(&csr, "indices[1] = 1099511627776");
 }
 
+TEST(no_more_wide_indices_are_read_than_offsets_tell_of) {
+  const int32_t offsets[] = {0, 1, 2};
+  const int64_t indices[] = {0, 1};
+  dfgnn_csr csr = csr32(2, 2, offsets, NULL);
+  csr.indices = indices;
+  csr.index_type = DFGNN_INDEX_I64;
+  csr.edges = 1 << 28;
+  refuse(&csr, "offsets end at 2, expected edges = 268435456");
+}
+
 TEST(missing_arrays_and_sizes_are_named) {
   const int32_t offsets[] = {0, 1}, indices[] = {0};
   dfgnn_csr csr = csr32(1, 1, offsets, indices);
