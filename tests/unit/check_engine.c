@@ -121,16 +121,21 @@ static void *launch_many(void *data) {
   return NULL;
 }
 
-TEST(threads_that_want_one_kernel_wait_for_one_compilation) {
+/* Runs a body in eight threads, each of which tells whether it failed. */
+static void in_eight_threads(void *(*body)(void *failed)) {
   pthread_t thread[8];
   int failed[8] = {0};
-  open_engine();
   for (int i = 0; i < 8; i++)
-    ck_assert(!pthread_create(&thread[i], NULL, launch_many, &failed[i]));
+    ck_assert(!pthread_create(&thread[i], NULL, body, &failed[i]));
   for (int i = 0; i < 8; i++) {
     pthread_join(thread[i], NULL);
     ck_assert_int_eq(failed[i], 0);
   }
+}
+
+TEST(threads_that_want_one_kernel_wait_for_one_compilation) {
+  open_engine();
+  in_eight_threads(launch_many);
   ck_assert_int_eq(nvrtc_script.compiled, 20);
 }
 
@@ -149,16 +154,8 @@ static void *open_and_launch(void *data) {
 }
 
 TEST(threads_open_and_close_engines_of_one_cache) {
-  pthread_t thread[8];
-  int failed[8] = {0};
-  for (int round = 0; round < 3; round++) {
-    for (int i = 0; i < 8; i++)
-      ck_assert(!pthread_create(&thread[i], NULL, open_and_launch, &failed[i]));
-    for (int i = 0; i < 8; i++) {
-      pthread_join(thread[i], NULL);
-      ck_assert_int_eq(failed[i], 0);
-    }
-  }
+  for (int round = 0; round < 3; round++)
+    in_eight_threads(open_and_launch);
   ck_assert_int_ge(nvrtc_script.compiled, 20);
   IN_A_NEW_PROCESS({
     open_engine();

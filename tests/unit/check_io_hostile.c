@@ -153,13 +153,15 @@ static void not_written(const dfgnn_csr *csr, const char *text) {
 
 TEST(a_matrix_is_checked_before_it_is_written) {
   const int32_t falling[] = {0, 2, 1}, beyond[] = {0, 1, 900000},
-                outside[] = {1, 7};
+                late[] = {1, 1, 2}, outside[] = {1, 7};
   dfgnn_csr csr = csr32(2, 2, starts, columns);
   ck_ok(dfgnn_csr_write(&csr, file_path("good.mtx")));
   csr.offsets = falling;
   not_written(&csr, "csr.offsets[2] is 1, expected 2..2");
   csr.offsets = beyond;
   not_written(&csr, "csr.offsets[2] is 900000, expected 1..2");
+  csr.offsets = late;
+  not_written(&csr, "csr.offsets[0] is 1, expected 0");
   csr.offsets = starts;
   csr.indices = outside;
   not_written(&csr, "row 1: csr.indices[1] is 7, expected 0..1");

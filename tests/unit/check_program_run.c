@@ -163,18 +163,23 @@ static int is_alone(const program_graph *f, dfgnn_edge_place place,
   return place == DFGNN_EDGE_SRC && !edges;
 }
 
+/* The numbers of a tensor for each node, edge or relation. */
+static int64_t width_of(const tensors *t, int i, const program_graph *f) {
+  const int64_t rows[] = {1,
+                          1,
+                          f->shape.destinations,
+                          f->shape.sources,
+                          f->shape.edges,
+                          f->shape.relations};
+  return t->elements[i] / rows[t->value[i].place];
+}
+
 /* Sets tensors of nodes to x where these have no edges, and elsewhere to
  * positive numbers; returns how many numbers are x. */
 static int set_alone(tensors *t, const program_graph *f, double x) {
   int count = 0;
   for (int i = 0; i < t->count; i++) {
-    const int64_t rows[] = {1,
-                            1,
-                            f->shape.destinations,
-                            f->shape.sources,
-                            f->shape.edges,
-                            f->shape.relations};
-    const int64_t width = t->elements[i] / rows[t->value[i].place];
+    const int64_t width = width_of(t, i, f);
     for (int64_t k = 0; k < t->elements[i]; k++) {
       const int alone = is_alone(f, t->value[i].place, k / width);
       const double had = dfgnn__number_at(t->at[i].dtype, t->at[i].data, k);
@@ -189,13 +194,7 @@ static int set_alone(tensors *t, const program_graph *f, double x) {
 /* Are the numbers of an output 0 where nodes have no edges? */
 static void is_zero_alone(const tensors *t, int i, const program_graph *f,
                           const char *text, double x) {
-  const int64_t rows[] = {1,
-                          1,
-                          f->shape.destinations,
-                          f->shape.sources,
-                          f->shape.edges,
-                          f->shape.relations};
-  const int64_t width = t->elements[i] / rows[t->value[i].place];
+  const int64_t width = width_of(t, i, f);
   for (int64_t k = 0; k < t->elements[i]; k++) {
     const double found = dfgnn__number_at(t->at[i].dtype, t->at[i].data, k);
     ck_assert_msg(!is_alone(f, t->value[i].place, k / width) || found == 0,
