@@ -109,25 +109,24 @@ static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
                      name ? name : "auto");
 }
 
-dfgnn_status dfgnn__context_open(dfgnn_context **out,
+dfgnn_status dfgnn__context_open(dfgnn_context **made,
                                  const dfgnn_options *options) {
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("options", dfgnn_options, "DFGNN_OPTIONS_INIT");
   dfgnn_options whole = DFGNN_OPTIONS_INIT;
   dfgnn_status status = DFGNN_OK;
   int ordinal = 0;
-  if (!out)
+  if (!made)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "ctx is NULL");
-  if (options && (status = dfgnn__take(&whole, options, &kind)))
-    return status;
+  if (options)
+    DFGNN_TRY(dfgnn__take(&whole, options, &kind));
   options = &whole;
-  if ((status = dfgnn__check_range("options.effort", options->effort, 0,
-                                   DFGNN_EFFORT_RACE)) ||
-      (status = dfgnn__check_range("options.log_level", options->log_level, 0,
-                                   DFGNN_LOG_DEBUG)) ||
-      (status = dfgnn__check_range("options.paper_capacity",
-                                   options->paper_capacity, 0, INT64_MAX)))
-    return status;
+  DFGNN_TRY(dfgnn__check_range("options.effort", options->effort, 0,
+                               DFGNN_EFFORT_RACE));
+  DFGNN_TRY(dfgnn__check_range("options.log_level", options->log_level, 0,
+                               DFGNN_LOG_DEBUG));
+  DFGNN_TRY(dfgnn__check_range("options.paper_capacity",
+                               options->paper_capacity, 0, INT64_MAX));
   dfgnn_context *ctx = calloc(1, sizeof *ctx);
   if (!ctx)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
@@ -145,34 +144,23 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   dfgnn__environment_warn(ctx);
   dfgnn__pack_trust_keys();
 
-  status = dfgnn__registry_open();
-  if (!status)
-    status = read_environment(ctx, options);
-  if (!status)
-    status = choose_device(ctx, &ordinal, options->device);
-  if (!status)
-    status = ctx->backend->open(&ctx->device, ordinal, options->threads);
-  if (status)
-    goto fail;
+  DFGNN_GO(dfgnn__registry_open());
+  DFGNN_GO(read_environment(ctx, options));
+  DFGNN_GO(choose_device(ctx, &ordinal, options->device));
+  DFGNN_GO(ctx->backend->open(&ctx->device, ordinal, options->threads));
   ctx->backend->identify(ctx->device, &ctx->info);
   ctx->broken = calloc(dfgnn__variant_count() + 1, 1);
-  if (!ctx->broken) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-    goto fail;
-  }
-  status = dfgnn__portfolios_open();
-  if (!status)
-    status = dfgnn__layers_find(ctx, options->store);
-  if (!status)
-    status = dfgnn__layers_load(&ctx->table, ctx);
-  if (status)
-    goto fail;
+  if (!ctx->broken)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory"));
+  DFGNN_GO(dfgnn__portfolios_open());
+  DFGNN_GO(dfgnn__layers_find(ctx, options->store));
+  DFGNN_GO(dfgnn__layers_load(&ctx->table, ctx));
   dfgnn__log(ctx, DFGNN_LOG_INFO, "device %s, %s, %s", ctx->info.backend,
              ctx->info.arch, ctx->info.model);
-  *out = ctx;
-  return DFGNN_OK;
-fail:
-  dfgnn_context_destroy(ctx);
+  *made = ctx;
+out:
+  if (status)
+    dfgnn_context_destroy(ctx);
   return status;
 }
 

@@ -110,10 +110,8 @@ dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
   DFGNN_TRY(dfgnn__check_graph(graph));
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR("signature", dfgnn_signature, "DFGNN_SIGNATURE_INIT");
-  dfgnn_status status = dfgnn__can_give(signature, &kind);
-  if (!status)
-    status = dfgnn__graph_know((dfgnn_graph *)graph);
-  if (!status)
-    dfgnn__give(signature, &graph->signature, &kind);
-  return status;
+  DFGNN_TRY(dfgnn__can_give(signature, &kind));
+  DFGNN_TRY(dfgnn__graph_know((dfgnn_graph *)graph));
+  dfgnn__give(signature, &graph->signature, &kind);
+  return DFGNN_OK;
 }

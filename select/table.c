@@ -170,32 +170,25 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
   if (!t)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   t->device = *device;
-  dfgnn_status status = dfgnn__decide(&t->decisions, invalid, rows, count,
-                                      MARGIN, usable_row, NULL);
-  if (status)
-    goto fail;
+  dfgnn_status status = DFGNN_OK;
+  DFGNN_GO(dfgnn__decide(&t->decisions, invalid, rows, count, MARGIN,
+                         usable_row, NULL));
   t->entries = calloc(t->decisions->count + 1, sizeof *t->entries);
-  if (!t->entries) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-    goto fail;
-  }
+  if (!t->entries)
+    DFGNN_GO(dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory"));
   for (size_t i = 0; i < t->decisions->count; i++) {
     const dfgnn_decision *d = &t->decisions->decision[i];
     if (d->count && is_of_device(&d->problem, device))
       fill_entry(&t->entries[t->count++], d, device, 0);
   }
   qsort(t->entries, t->count, sizeof *t->entries, compare_entries);
-  status = index_entries(t);
-  if (!status)
-    mark_own(t, rows, own);
-  if (!status)
-    status = index_graphs(t);
-  if (status)
-    goto fail;
+  DFGNN_GO(index_entries(t));
+  mark_own(t, rows, own);
+  DFGNN_GO(index_graphs(t));
   *table = t;
-  return DFGNN_OK;
-fail:
-  dfgnn__table_destroy(t);
+out:
+  if (status)
+    dfgnn__table_destroy(t);
   return status;
 }
 
