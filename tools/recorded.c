@@ -223,6 +223,9 @@ int tool_recorded_read(tool_graphs *graphs, const tool_settings *settings,
                        .first = graphs->count};
   int status =
       is_folder && access(file, F_OK) ? read_folder(&r, path) : read_saved(&r);
+  if (!status && graphs->count == r.first)
+    status =
+        tool_error("%s: found no problem, expected one that was met", path);
   free(file);
   return status;
 }

@@ -42,33 +42,30 @@ static int split(char *line, char *field[FIELDS]) {
   return count;
 }
 
-static tool_block *block_of(tool_survey_file *file, const char *cell,
-                            const char *graph) {
+static tool_block *block_of(tool_survey_file *file, char *field[FIELDS],
+                            size_t of) {
   tool_block *grown =
       realloc(file->block, (file->count + 1) * sizeof *file->block);
   if (!grown)
     return NULL;
   file->block = grown;
-  tool_block *block = &grown[file->count++];
-  *block = (tool_block){0};
-  snprintf(block->cell, sizeof block->cell, "%s", cell);
-  snprintf(block->graph, sizeof block->graph, "%s", graph);
+  tool_block *block = &grown[file->count];
+  *block = (tool_block){.row = calloc(of, sizeof *block->row), .of = of};
+  if (!block->row)
+    return NULL;
+  file->count++;
+  snprintf(block->cell, sizeof block->cell, "%s", field[0]);
+  snprintf(block->graph, sizeof block->graph, "%s", field[1]);
+  snprintf(block->device, sizeof block->device, "%s", field[7]);
   return block;
 }
 
-static int add_row(tool_block *block, char *field[FIELDS], size_t of) {
-  if (!block->row) {
-    block->row = calloc(of, sizeof *block->row);
-    snprintf(block->device, sizeof block->device, "%s", field[7]);
-  }
-  if (!block->row || block->count == of)
-    return 0;
+static void add_row(tool_block *block, char *field[FIELDS]) {
   tool_surveyed *row = &block->row[block->count++];
   snprintf(row->variant, sizeof row->variant, "%s", field[2]);
   row->ms = dfgnn__number_of(field[3], NULL);
   row->rounds = atoi(field[4]);
   row->revision = atoi(field[6]);
-  return 1;
 }
 
 static void drop_last(tool_survey_file *file) {
@@ -84,15 +81,16 @@ static void take_line(tool_survey_file *file, char *line, int *open) {
   const size_t of = fields == FIELDS ? strtoul(field[5], NULL, 10) : 0;
   const int is_row = of > 0 && of <= 1 << 20;
   tool_block *block = *open ? &file->block[file->count - 1] : NULL;
-  if (block && (!is_row || strcmp(block->cell, field[0]) ||
+  if (block && (!is_row || of != block->of || strcmp(block->cell, field[0]) ||
                 strcmp(block->graph, field[1]))) {
     drop_last(file);
     block = NULL;
   }
   *open = 0;
-  if (!is_row || (!block && !(block = block_of(file, field[0], field[1]))))
+  if (!is_row || (!block && !(block = block_of(file, field, of))))
     return;
-  *open = add_row(block, field, of) && block->count < of;
+  add_row(block, field);
+  *open = block->count < of;
 }
 
 /* A line that a writer did not finish is the last one; what else is no row ends

@@ -20,7 +20,7 @@ typedef struct tool_surveyed {
 typedef struct tool_block {
   char cell[64], graph[192], device[128];
   tool_surveyed *row;
-  size_t count;
+  size_t count, of; /* equal, once the block is read */
 } tool_block;
 
 typedef struct tool_survey_file {

@@ -62,6 +62,12 @@ wrong() { # FILTER TEXT
     --device cpu -q
   says "$2"
 }
+promise "a folder of processes that met no problem is no wrong usage"
+mkdir "$work/nothing"
+: >"$work/nothing/1.jsonl"
+status 1 dfgnn-tune run --recorded "$work/nothing" --device cpu
+says "$work/nothing: found no problem"
+
 wrong '.dfgnn_recording = 2' "found no recording of format 1"
 wrong '.problems = []' "found no recording of format 1"
 wrong '.graphs[0].file = "../other.npz"' "graph 0: found the file '../other"

@@ -65,6 +65,16 @@ sys.stdout.write(sys.stdin.read().replace("\\000", "\0"))' >"$survey"
   holds '[.[].complete] | add == 5'
 done
 
+promise "rows that tell another size begin another block"
+cp "$work/whole.csv" "$survey"
+echo 'sum8,other,cpu.a/b=1,1,8,2,1,cpu' >>"$survey"
+for _ in $(seq 5000); do
+  echo 'sum8,other,cpu.a/b=1,1,8,5000,1,cpu'
+done >>"$survey"
+status 0 dfgnn-tune survey "$mesh" --cells "$cells" -o "$survey" --status --json
+holds 'length == 2 and all(.complete == 1 and .missing == 0)'
+cp "$work/whole.csv" "$survey"
+
 promise "a block whose kernels changed since is measured again, and its last rows count"
 sed 's/^\(sum8,"*stars.*\),[0-9]*,\("[^"]*"\)$/\1,99,\2/' "$work/whole.csv" >"$survey"
 status 0 dfgnn-tune survey "$small" "$mesh" "$star" --cells "$cells" -o "$survey" --status --json
