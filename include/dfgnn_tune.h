@@ -1,5 +1,5 @@
 /* dfgnn_tune.h - how a variant is chosen: what there is, what was measured, why
- * a plan has its variant, measuring, and the page about measurements
+ * a plan has its variant, and measuring
  *
  * Part of libdfgnn, as dfgnn.h is, whose conventions hold here. */
 #include "dfgnn.h"
