@@ -273,7 +273,7 @@ static void *allocate_or_end(size_t size) {
   exit(TOOL_FAILED);
 }
 
-int tool_main(const tool_program *program, int argc, char **argv) {
+static int answer(const tool_program *program, int argc, char **argv) {
   int subcommands = *program->commands[0]->name != 0;
   snprintf(command_name, sizeof command_name, "%s", program->name);
   json_set_alloc_funcs(allocate_or_end, free);
@@ -312,6 +312,11 @@ int tool_main(const tool_program *program, int argc, char **argv) {
     status = command->main(&settings, argc - optind, argv + optind);
   for (char **owned = settings.owned; *owned; owned++)
     free(*owned);
+  return status;
+}
+
+int tool_main(const tool_program *program, int argc, char **argv) {
+  const int status = answer(program, argc, argv);
   if (fflush(stdout) || ferror(stdout))
     return status ? status : tool_error("cannot write standard output");
   return status;

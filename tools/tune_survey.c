@@ -519,9 +519,12 @@ static int run(survey *s, tool_settings *settings) {
     return status;
   if (tool_interrupted())
     return TOOL_INTERRUPTED;
-  return done == s->count            ? TOOL_DONE
-         : tool_now() >= s->deadline ? TOOL_TIME_LIMIT
-                                     : TOOL_FAILED;
+  if (done == s->count)
+    return TOOL_DONE;
+  if (tool_now() < s->deadline)
+    return TOOL_FAILED;
+  (void)tool_error("time limit reached; the same command resumes");
+  return TOOL_TIME_LIMIT;
 }
 
 static void release(survey *s) {

@@ -96,6 +96,10 @@ holds '.[0].added == '$(($(wc -l <"$work/whole.jsonl") - 1))
 promise "a full disk is told of by the output's name"
 ended 1 dfgnn-tune export --store "$store" -o /dev/full
 says "/dev/full: .*No space"
+for words in "tune --help" "graph --version" "tune --completion bash" "tune run --help"; do
+  ended 1 sh -c "dfgnn-$words >/dev/full"
+  says "cannot write standard output"
+done
 
 promise "keys and signatures are files"
 status 0 dfgnn-tune sign --generate-key "$work/key"

@@ -112,6 +112,7 @@ rm "$survey"
 status 0 $run "$mesh" --only sum8
 complete 1
 status 3 $run "uniform:nodes=30000,edges=900000" --time-limit 0.01s
+says "time limit reached"
 complete 1
 
 promise "results are compared where that is asked"
