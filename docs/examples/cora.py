@@ -5,8 +5,7 @@
 
 prints the accuracy on the test nodes, milliseconds of an epoch and its parts,
 and peak memory, with dfgnn's layers and with PyG's. With --capture the
-training step is one CUDA graph where it can be one (PyG's GATConv cannot: how
-many edges its self loops replace depends on the edges).
+training step is one CUDA graph.
 """
 
 import os
