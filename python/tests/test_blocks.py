@@ -50,11 +50,8 @@ def agree(block, fast, inputs, tolerance=1e-9):
                 o.numel(), dtype=o.dtype).view(o.shape))).sum() for o in out),
             [*leaves, *module.parameters()], allow_unused=True)
         results.append([*out, *grads])
-    for have, want in zip(*reversed(results)):
-        assert (have is None) == (want is None)
-        if have is not None:
-            torch.testing.assert_close(have, want, rtol=tolerance,
-                                       atol=tolerance)
+    torch.testing.assert_close(*reversed(results), rtol=tolerance,
+                               atol=tolerance)
 
 
 def accelerated(block):
@@ -324,10 +321,7 @@ def test_forces_of_orb_by_second_derivatives():
         found.append(torch.autograd.grad(
             (force ** 2).sum(), [x, *module.parameters()],
             allow_unused=True))
-    for have, want in zip(*reversed(found)):
-        assert (have is None) == (want is None)
-        if have is not None:
-            torch.testing.assert_close(have, want, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(*reversed(found), rtol=1e-7, atol=1e-7)
 
 
 def test_dropout_of_orb_is_nothing_in_eval(monkeypatch):

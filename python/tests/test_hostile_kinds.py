@@ -436,13 +436,9 @@ def test_what_is_written_stays(name):
         _same(own, ours)
         assert own.calls == ours.calls
         assert vars(own).keys() == vars(ours).keys()
-        for a, b in zip([getattr(own, "kept", None), *own.log.values(),
-                         *own.items[1:], *own.state_dict().values()],
-                        [getattr(ours, "kept", None), *ours.log.values(),
-                         *ours.items[1:], *ours.state_dict().values()]):
-            assert (a is None) == (b is None)
-            if a is not None:
-                torch.testing.assert_close(a, b)
+        torch.testing.assert_close(*[
+            [getattr(one, "kept", None), *one.log.values(), *one.items[1:],
+             *one.state_dict().values()] for one in (own, ours)])
     if name.startswith(("buffer ", "deletes")):
         assert report.traced and not report.kept, report
     for layer in own, ours:  # torch copies no results of calls
