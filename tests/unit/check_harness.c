@@ -158,10 +158,10 @@ static int hub_degree(int64_t i) {
 }
 
 static dfgnn_csr hubs(void) {
-  int64_t *offsets = calloc(NODES + 1, sizeof *offsets);
+  int64_t *offsets = zeros_of(NODES + 1, sizeof *offsets);
   for (int64_t i = 0; i < NODES; i++)
     offsets[i + 1] = offsets[i] + hub_degree(i);
-  int32_t *indices = calloc((size_t)offsets[NODES], sizeof *indices);
+  int32_t *indices = zeros_of(offsets[NODES], sizeof *indices);
   for (int64_t e = 0; e < offsets[NODES]; e++)
     indices[e] = (int32_t)(e * 7919 % NODES);
   return INIT(dfgnn_csr, .destinations = NODES, .sources = NODES,
@@ -207,8 +207,6 @@ TEST(a_sample_has_the_extremes_and_runs_of_neighbours) {
   ck_assert_double_le(cost, 22000);
   free(part.index);
   free(again.index);
-  free((void *)csr.offsets);
-  free((void *)csr.indices);
 }
 
 /* ---- gradients of parameters ----------------------------------------------
@@ -285,8 +283,6 @@ TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   ck_fails(dfgnn__harness_check(&error, harness, plan), DFGNN_ERROR_WRONG,
            "grad_att");
   dfgnn__harness_destroy(harness);
-  free((void *)csr.offsets);
-  free((void *)csr.indices);
 }
 
 /* Sums of numbers and of their squares. */

@@ -3,12 +3,21 @@
 #include "graph/partition/partition.h"
 #include "tests/unit/fixture.h"
 
+OWNED(part, dfgnn_part, dfgnn_part_free)
+
+static dfgnn_part *part_of(const dfgnn_csr *csr, const int32_t *owner,
+                           int parts, int rank) {
+  dfgnn_part *part = NULL;
+  ck_ok(dfgnn_part_create(&part, csr, owner, parts, rank));
+  return own_part(part);
+}
+
 static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
   dfgnn_part *part[16];
   int64_t edges = 0, nodes = 0, sent = 0, received = 0;
   for (int r = 0; r < parts; r++) {
     int64_t boundary = 0, cut = 0;
-    ck_assert_int_eq(dfgnn_part_create(&part[r], csr, owner, parts, r), 0);
+    part[r] = part_of(csr, owner, parts, r);
     edges += part[r]->edges;
     nodes += part[r]->nodes;
     sent += part[r]->sends;
@@ -47,8 +56,6 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
         ck_assert_int_eq(part[a]->node[part[a]->send_row[at + k]],
                          part[b]->halo_node[begin + k]);
     }
-  for (int r = 0; r < parts; r++)
-    dfgnn_part_free(part[r]);
 }
 
 TEST(parts_hold_all_and_fit_together) {
@@ -70,11 +77,7 @@ TEST(parts_hold_all_and_fit_together) {
 
 static uint64_t digest_of(const dfgnn_csr *csr, const int32_t *owner,
                           int parts) {
-  dfgnn_part *part;
-  ck_ok(dfgnn_part_create(&part, csr, owner, parts, 0));
-  uint64_t digest = part->digest;
-  dfgnn_part_free(part);
-  return digest;
+  return part_of(csr, owner, parts, 0)->digest;
 }
 
 TEST(each_division_has_its_digest) {
@@ -101,12 +104,10 @@ static double cut_share(const dfgnn_csr *csr, const int32_t *owner) {
 /* A mesh of 600 x 600 nodes: four squares cut 1/600 of its edges. */
 TEST(a_grouped_graph_is_cut_where_it_is_thin) {
   dfgnn_csr *csr = generated("grid:rows=600,columns=600");
-  int32_t *owner = malloc((size_t)csr->destinations * sizeof *owner);
+  int32_t *owner = zeros_of(csr->destinations, sizeof *owner);
   int64_t work[4] = {0}, total = 0;
-  if (!dfgnn__order_built(DFGNN_ORDER_METIS)) {
-    free(owner);
+  if (!dfgnn__order_built(DFGNN_ORDER_METIS))
     return;
-  }
   ck_assert_int_gt(csr->edges, 1 << 20); /* else it is not grouped */
   ck_assert_int_eq(dfgnn_csr_partition(owner, csr, 4, DFGNN_PARTITION_METIS),
                    0);
@@ -119,7 +120,6 @@ TEST(a_grouped_graph_is_cut_where_it_is_thin) {
                   4.0 * (double)work[p] / (double)total);
   ck_assert_msg(cut_share(csr, owner) < 0.02, "cut %.4f",
                 cut_share(csr, owner));
-  free(owner);
 }
 
 TEST(the_fingerprint_is_the_signature_s) {
@@ -127,12 +127,10 @@ TEST(the_fingerprint_is_the_signature_s) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   int32_t owner[60] = {0};
-  dfgnn_part *part;
   dfgnn_graph *graph = graph_on(ctx, csr);
   ck_ok(dfgnn_graph_signature(&signature, graph));
-  ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
-  ck_assert(part->fingerprint == signature.fingerprint);
-  dfgnn_part_free(part);
+  ck_assert_uint_eq(part_of(csr, owner, 1, 0)->fingerprint,
+                    signature.fingerprint);
 }
 
 TEST(mistakes_are_named) {
@@ -156,9 +154,8 @@ TEST(mistakes_are_named) {
 TEST(a_part_that_cannot_be_is_not_written) {
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   int32_t owner[60] = {0};
-  dfgnn_part *part, wrong;
   owner[7] = 1;
-  ck_ok(dfgnn_part_create(&part, csr, owner, 2, 0));
+  dfgnn_part *part = part_of(csr, owner, 2, 0), wrong;
 #define REFUSED(why, assignment)                                               \
   wrong = *part;                                                               \
   wrong.assignment;                                                            \
@@ -176,7 +173,6 @@ TEST(a_part_that_cannot_be_is_not_written) {
   REFUSED("part.struct_size is 8", struct_size = 8)
   ck_invalid(dfgnn_part_write(part, NULL), "path is NULL");
   ck_invalid(dfgnn_part_write(NULL, "x"), "part is NULL");
-  dfgnn_part_free(part);
 }
 
 TEST(a_part_replaces_a_part_and_no_other_archive) {
@@ -186,8 +182,7 @@ TEST(a_part_replaces_a_part_and_no_other_archive) {
   close(fd);
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   int32_t owner[60] = {0};
-  dfgnn_part *part;
-  ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
+  dfgnn_part *part = part_of(csr, owner, 1, 0);
   ck_ok(dfgnn_part_write(part, path)); /* over an empty file */
   ck_ok(dfgnn_part_write(part, path));
   ck_invalid(dfgnn_csr_write(csr, path),
@@ -196,7 +191,6 @@ TEST(a_part_replaces_a_part_and_no_other_archive) {
   ck_ok(dfgnn_csr_write(csr, path));
   ck_invalid(dfgnn_part_write(part, path), "not a part of a graph is there");
   unlink(path);
-  dfgnn_part_free(part);
 }
 
 TEST_MAIN("partition", .timeout = 60)

@@ -263,8 +263,8 @@ TEST(a_family_name_answers_for_graphs_of_any_shape) {
 /* A graph of a list that has `each` edges into each row. */
 static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
                                   const char *family) {
-  int32_t *dst = malloc((size_t)(rows * each) * sizeof *dst);
-  int32_t *src = malloc((size_t)(rows * each) * sizeof *src);
+  int32_t *dst = zeros_of(rows * each, sizeof *dst);
+  int32_t *src = zeros_of(rows * each, sizeof *src);
   for (int e = 0; e < rows * each; e++) {
     dst[e] = e / each;
     src[e] = (e * 7 + e / each) % rows;
@@ -272,10 +272,7 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
   dfgnn_coo coo = INIT(dfgnn_coo, .destinations = rows, .sources = rows,
                        .edges = rows * each, .destination = dst, .source = src,
                        .family = family);
-  dfgnn_graph *graph = listed_on(ctx, &coo);
-  free(dst);
-  free(src);
-  return graph;
+  return listed_on(ctx, &coo);
 }
 
 /* Chooses a variant; returns whether the signature was asked for. */

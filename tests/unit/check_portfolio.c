@@ -181,7 +181,7 @@ TEST(a_broken_default_is_replaced_by_another_member) {
   dfgnn_signature graph = graph_of(2708, 10556, 168, 1);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   const dfgnn_setting setting = SETTING(problem, &graph, &devices[0]);
-  unsigned char *broken = calloc(dfgnn__variant_count(), 1);
+  unsigned char *broken = zeros_of((int64_t)dfgnn__variant_count(), 1);
   const char *because;
   for (int k = 0; k < 3; k++) {
     const dfgnn_variant *v =
@@ -190,7 +190,6 @@ TEST(a_broken_default_is_replaced_by_another_member) {
     ck_assert_int_eq(broken[dfgnn__variant_index(v)], 0);
     broken[dfgnn__variant_index(v)] = 1;
   }
-  free(broken);
 }
 
 /* ---- the text ------------------------------------------------------------ */

@@ -84,7 +84,7 @@ static inline char *read_file(size_t *size) {
   fseek(file, 0, SEEK_END);
   *size = (size_t)ftell(file);
   rewind(file);
-  char *bytes = malloc(*size + 1);
+  char *bytes = zeros_of((int64_t)*size, 1);
   ck_assert_uint_eq(fread(bytes, 1, *size, file), *size);
   fclose(file);
   return bytes;
