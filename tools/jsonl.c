@@ -157,9 +157,14 @@ static int read_field(void *data, const dfgnn_field *field) {
   if (!value)
     r->status =
         dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s' is missing", key_of(field));
-  else if (!parse_field(dfgnn__field_slot(field, r->row), field->kind, value))
-    r->status = dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s': expected %s",
-                            key_of(field), expected[field->kind]);
+  else if (!parse_field(dfgnn__field_slot(field, r->row), field->kind, value)) {
+    char *found =
+        json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+    r->status =
+        dfgnn__fail(DFGNN_ERROR_FORMAT, "'%s': found %.40s, expected %s",
+                    key_of(field), found ? found : "", expected[field->kind]);
+    free(found);
+  }
   r->found++;
   return r->status != DFGNN_OK;
 }

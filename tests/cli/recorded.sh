@@ -76,7 +76,7 @@ wrong '.problems[1].graph = 2' "problem 1: 'graph' must be a number from 0 to 1"
 wrong '.problems[1].graph = "x"' "problem 1: 'graph' must be a number"
 wrong '.problems[2].problem.op = "gcn2"' "problem 2: "
 wrong '.problems[0].problem.heads = "two"' \
-  "problem 0: 'heads': expected a whole number"
+  "problem 0: 'heads': found \"two\", expected a whole number"
 wrong 'del(.problems[0].problem.dim)' "problem 0: 'dim' is missing"
 wrong '.problems[0].problem.depth = 3' "problem 0: 'problem': found 16 keys"
 wrong '.problems[0].problem.dim = -4' "problem 0: "

@@ -122,7 +122,7 @@ status 1 dfgnn-tune import "$work/bad.jsonl" --store "$work/x.db"
 says "bad.jsonl:1:"
 sed 's/"dim":8/"dim":"8"/' "$work/head.jsonl" >"$work/bad.jsonl"
 status 1 dfgnn-tune import "$work/bad.jsonl" --store "$work/x.db"
-says "'dim': expected a whole number"
+says "'dim': found .*, expected a whole number"
 
 promise "an architecture without rows gets the rule"
 jq -c '.arch = "x86_64-other"' "$work/rows.jsonl" >"$work/other.jsonl"
