@@ -46,7 +46,15 @@ static void open_shape(session *s, int which, int wide) {
   ck_ok(dfgnn_graph_create_csr(&s->graph, s->ctx, &s->shape.csr, NULL));
 }
 
-static void close_shape(session *s) { dfgnn_graph_destroy(s->graph); }
+static void close_problem(session *s) {
+  dfgnn__harness_destroy(s->harness);
+  s->harness = NULL;
+}
+
+static void close_shape(session *s) {
+  close_problem(s);
+  dfgnn_graph_destroy(s->graph);
+}
 
 static int is_full(void) {
   static int full = -1;
@@ -276,7 +284,9 @@ static dfgnn_problem problem_of(const variant_test *test, int heads, int dim,
 
 /* Returns 0 if there is nothing to test: no forward variant computes what the
  * gradients read. */
+/* Makes the tensors of a problem, in place of those of the last one. */
 static int open_strided(session *s, const dfgnn_strides *strides, int shift) {
+  close_problem(s);
   dfgnn_status status = dfgnn__harness_create_strided(
       &s->harness, s->ctx, s->graph, &s->problem, shape_seed(), strides, shift);
   if (status == DFGNN_ERROR_UNSUPPORTED)
@@ -341,12 +351,10 @@ int check_every_variant(const char *device, const variant_test *test) {
       if (left_out(&number) || !open_problem(&s))
         continue;
       checks += each_variant(&s, matches_reference, NULL, which + k, met);
-      dfgnn__harness_destroy(s.harness);
     }
     close_shape(&s);
   }
   check_met(&s, met, test);
-  dfgnn_context_destroy(s.ctx);
   free(met);
   return checks;
 }
@@ -397,14 +405,11 @@ int check_edge_features(const char *device, const variant_test *test) {
                              flags[(turn + i + k) % 4]);
       s.problem.edge_dim = e->edge_dim;
       s.problem.edge_use = e->use;
-      if (open_problem(&s)) {
+      if (open_problem(&s))
         checks += each_variant(&s, matches_reference, NULL, i + k, NULL);
-        dfgnn__harness_destroy(s.harness);
-      }
       close_shape(&s);
     }
   }
-  dfgnn_context_destroy(s.ctx);
   return checks;
 }
 #undef GT
@@ -612,11 +617,9 @@ void check_special_values(const char *device, const variant_test *test) {
       continue;
     c->set(&s, test->op);
     checks += each_variant(&s, matches_reference, NULL, (int)i / 2, NULL);
-    dfgnn__harness_destroy(s.harness);
   }
   some_were_checked(checks);
   close_shape(&s);
-  dfgnn_context_destroy(s.ctx);
 }
 
 /* ---- equal values -------------------------------------------------------- */
@@ -667,11 +670,9 @@ void check_equal_values(const char *device, const variant_test *test) {
       if (offsets[i] < offsets[i + 1])
         set(&s, "bias", offsets[i] * HEADS, HEADS, bias);
     checks += each_variant(&s, gives_the_value, NULL, k, NULL);
-    dfgnn__harness_destroy(s.harness);
   }
   some_were_checked(checks);
   close_shape(&s);
-  dfgnn_context_destroy(s.ctx);
 }
 
 /* ---- slices -------------------------------------------------------------- */
@@ -701,13 +702,11 @@ void check_slices(const char *device, const variant_test *test) {
           visited += visit_variant(&s, v, matches_reference, NULL);
       }
       checks += visited;
-      dfgnn__harness_destroy(s.harness);
     }
     close_shape(&s);
   }
   printf("%d checks of slices\n", checks);
   some_were_checked(checks);
-  dfgnn_context_destroy(s.ctx);
 }
 
 /* ---- wide rows, and rows of narrow heads --------------------------------- */
@@ -725,10 +724,8 @@ static void check_rows(const char *device, const variant_test *test,
                            rows[i].asked);
     ck_assert_msg(open_problem(&s), "%s", dfgnn_last_error());
     some_were_checked(each_variant(&s, matches_reference, NULL, i, NULL));
-    dfgnn__harness_destroy(s.harness);
   }
   close_shape(&s);
-  dfgnn_context_destroy(s.ctx);
 }
 
 void check_wide_rows(const char *device, const variant_test *test) {
@@ -792,14 +789,11 @@ void check_strides(const char *device, const variant_test *test) {
     if (strided_problems[k].edge_dim) /* else that of a message */
       s.problem.edge_dim = strided_problems[k].edge_dim;
     if (open_strided(&s, &strided_problems[k].strides,
-                     strided_problems[k].shift)) {
+                     strided_problems[k].shift))
       checks += each_variant(&s, matches_reference, NULL, k, NULL);
-      dfgnn__harness_destroy(s.harness);
-    }
     close_shape(&s);
   }
   some_were_checked(checks);
-  dfgnn_context_destroy(s.ctx);
 }
 
 /* ---- repeated calls ------------------------------------------------------ */
@@ -838,7 +832,7 @@ static void repeats(session *s, dfgnn_plan *plan, void *data) {
  * out to another number of threads. */
 void check_repeats(const char *device, const variant_test *test) {
   static const struct { int shape, threads; } runs[] = {{4, 2}, {6, 3}, {8, 5}};
-  char *outputs = malloc(OUTPUT_BYTES);
+  char *outputs = zeros_of(OUTPUT_BYTES, 1);
   int checks = 0, opened = 0;
   for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
     if (is_of_another(test, (int)k, 3))
@@ -849,14 +843,11 @@ void check_repeats(const char *device, const variant_test *test) {
     if (open_problem(&s)) {
       opened = 1;
       checks += each_variant(&s, repeats, outputs, (int)k, NULL);
-      dfgnn__harness_destroy(s.harness);
     }
     close_shape(&s);
-    dfgnn_context_destroy(s.ctx);
   }
   /* Only gradients may have no forward variant whose results they read. */
   ck_assert(opened || test->pass == DFGNN_PASS_BACKWARD);
   if (opened)
     some_were_checked(checks);
-  free(outputs);
 }
