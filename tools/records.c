@@ -188,6 +188,16 @@ int tool_target_path(char *path, size_t size, const tool_settings *settings) {
   return *path ? TOOL_DONE : tool_usage("no store to write, expected --store");
 }
 
+dfgnn_status tool_target_open(dfgnn_store **store,
+                              const tool_settings *settings, const char *path) {
+  if (settings->remove) {
+    DFGNN_TRY(dfgnn__store_open(store, path, DFGNN_STORE_READ));
+    dfgnn__store_close(*store);
+    *store = NULL;
+  }
+  return dfgnn__store_open(store, path, DFGNN_STORE_WRITE);
+}
+
 int tool_list_store(const tool_settings *settings, const char *path,
                     dfgnn_status (*put)(dfgnn_store *store, json_t *rows),
                     const tool_column *columns) {

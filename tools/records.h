@@ -45,6 +45,10 @@ const char *tool_row_refusal(const tool_settings *settings,
  * layer.  Returns an exit status. */
 int tool_target_path(char *path, size_t size, const tool_settings *settings);
 
+/* Opens that store for writing, which makes it, or with --remove expects it. */
+dfgnn_status tool_target_open(dfgnn_store **store,
+                              const tool_settings *settings, const char *path);
+
 /* Reports what `put` makes of a store: nothing, if it is missing.  Returns an
  * exit status. */
 int tool_list_store(const tool_settings *settings, const char *path,

@@ -45,7 +45,7 @@ static int command(tool_settings *settings, int count, char **operands) {
       return tool_usage("the library has no variant or family '%s'; dfgnn-tune "
                         "variants lists them",
                         operands[i]);
-  dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  dfgnn_status failed = tool_target_open(&store, settings, path);
   for (int i = 0; i < count && !failed; i++)
     failed = dfgnn__store_ban(store, operands[i], !settings->remove);
   dfgnn__store_close(store);

@@ -106,7 +106,7 @@ static int command(tool_settings *settings, int count, char **operands) {
                             : "");
   if (graph && (status = tool_fingerprint(&fingerprint, graph)))
     return status;
-  dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  dfgnn_status failed = tool_target_open(&store, settings, path);
   if (!failed)
     failed = pin_all(store, &pins, settings, fingerprint, variant);
   dfgnn__store_close(store);

@@ -190,6 +190,11 @@ status 0 dfgnn-tune pin --remove "$small" --store "$work/pin.db"
 status 0 dfgnn-tune pin --store "$work/pin.db" --json
 holds 'length == 0'
 status 2 dfgnn-tune pin no.such/variant=1 --store "$work/pin.db"
+for word in "pin --remove" "ban --remove $loser"; do
+  status 1 dfgnn-tune $word --store "$work/missing.db"
+  says "$work/missing.db" "no such file"
+done
+[ ! -e "$work/missing.db" ] || fail "a store is made to remove from it"
 
 promise "a pin is for what the variant computes, and replaces no other pin"
 row=$(dfgnn-tune variants --json | jq -r '[.[].variant | select(
