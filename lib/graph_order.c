@@ -67,11 +67,11 @@ dfgnn_status dfgnn__graph_follow(dfgnn_graph *graph, void *stream) {
 }
 
 dfgnn_status dfgnn__graph_settle(dfgnn_graph *graph) {
-  dfgnn_status status = DFGNN_OK;
   if (!atomic_load(&graph->unsettled))
     return DFGNN_OK;
   pthread_mutex_lock(&graph->order_lock);
-  status = graph->ctx->backend->await_mark(graph->ctx->device, graph->mark);
+  dfgnn_status status =
+      graph->ctx->backend->await_mark(graph->ctx->device, graph->mark);
   if (!status)
     atomic_store(&graph->unsettled, 0);
   pthread_mutex_unlock(&graph->order_lock);

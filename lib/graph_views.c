@@ -85,7 +85,6 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
   dfgnn_context *ctx = graph->ctx;
   const dfgnn_view_request wanted = as_wanted(graph, given), *request = &wanted;
   dfgnn_matrix matrix = *dfgnn__graph_matrix(graph);
-  dfgnn_status status = DFGNN_OK;
   if ((*view = find_view(graph, request)))
     return DFGNN_OK;
   if (is_order(request) && is_new_batch(graph)) {
@@ -121,7 +120,7 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
   dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
   /* padded items lie in one allocation, which the first array begins */
   const unsigned borrowed = dfgnn__is_padded(request) ? ~1u : 0;
-  status = dfgnn__graph_add_view(graph, &built, borrowed);
+  dfgnn_status status = dfgnn__graph_add_view(graph, &built, borrowed);
   *view = status ? NULL : &graph->views->view;
   return status;
 }

@@ -139,8 +139,7 @@ static void close_session(session *s) { dfgnn__harness_destroy(s->harness); }
 static dfgnn_status check(session *s, const char *variant) {
   double error;
   dfgnn_plan *plan = forced_on(s->ctx, s->graph, &s->problem, variant);
-  dfgnn_status status = dfgnn__harness_check(&error, s->harness, plan);
-  return status;
+  return dfgnn__harness_check(&error, s->harness, plan);
 }
 
 static void expect_wrong(session *s, mistake m, const char *family,

@@ -43,8 +43,7 @@ static dfgnn_graph *listed_graph(void) {
   }
   dfgnn_coo coo = INIT(dfgnn_coo, .destinations = NODES, .sources = NODES,
                        .edges = EDGES, .destination = dst, .source = src);
-  dfgnn_graph *graph = listed_on(ctx, &coo);
-  return graph;
+  return listed_on(ctx, &coo);
 }
 
 typedef struct outputs {

@@ -58,8 +58,7 @@ static dfgnn_graph *make_graph(dfgnn_context *ctx) {
   for (int e = 0; e < EDGES; e++)
     indices[e] = (e * 3 + 4) % COLUMNS;
   const dfgnn_csr csr = csr32(ROWS, COLUMNS, offsets, indices);
-  dfgnn_graph *graph = graph_on(ctx, &csr);
-  return graph;
+  return graph_on(ctx, &csr);
 }
 
 /* Small numbers of the tensor's type, all different; an index is the first

@@ -69,15 +69,13 @@ static dfgnn_csr *shuffled(const dfgnn_csr *csr, uint64_t seed) {
     order[i - 1] = order[j];
     order[j] = swap;
   }
-  dfgnn_csr *mixed = permuted_by(csr, NULL, order, order);
-  return mixed;
+  return permuted_by(csr, NULL, order, order);
 }
 
 static dfgnn_csr *reordered(const dfgnn_csr *csr, dfgnn_order order) {
   int64_t *rows = numbers(csr->destinations), *columns = numbers(csr->sources);
   ck_ok(dfgnn_csr_order(rows, columns, csr, order));
-  dfgnn_csr *permuted = permuted_by(csr, NULL, rows, columns);
-  return permuted;
+  return permuted_by(csr, NULL, rows, columns);
 }
 
 static dfgnn_signature signature_of(const dfgnn_csr *csr) {

@@ -262,8 +262,7 @@ TEST(the_fastest_is_kept_and_dispatched) {
 
 static dfgnn_source source_now(void) {
   dfgnn_plan *plan = plan_on(ctx, graph, &problem);
-  dfgnn_source source = dfgnn_plan_source(plan);
-  return source;
+  return dfgnn_plan_source(plan);
 }
 
 TEST(a_variant_that_leaves_bias_or_dropout_out_is_found_wrong) {
