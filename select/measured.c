@@ -74,6 +74,42 @@ static int is_complete(const dfgnn_decision *d, const dfgnn_table *table,
   return 1;
 }
 
+int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
+                     const dfgnn_device_info *device) {
+  const dfgnn_signature *s = &row->signature;
+  dfgnn_problem named;
+  if (dfgnn__key_problem(&named, row) ||
+      dfgnn__problem_complete(&asked->problem, &named))
+    return 0;
+  asked->matrix = (dfgnn_matrix){.destinations = s->destinations,
+                                 .sources = s->sources,
+                                 .edges = s->edges,
+                                 .max_degree = s->max_degree,
+                                 .offsets64 = !strcmp(row->index, "i64")};
+  asked->query = (dfgnn_query){.setting = {.problem = &asked->problem,
+                                           .matrix = &asked->matrix,
+                                           .signature = s,
+                                           .device = device},
+                               .family = row->family ? row->family : ""};
+  return 1;
+}
+
+/* Was the decision complete for its own problem on its own graph?  The answer
+ * is kept, since each choice asks it of many entries. */
+static int was_complete(dfgnn_entry *e, const dfgnn_table *t) {
+  enum { UNKNOWN, INCOMPLETE, COMPLETE };
+  dfgnn_row_query there;
+  int known = __atomic_load_n(&e->complete, __ATOMIC_RELAXED);
+  if (known == UNKNOWN) {
+    known = dfgnn__row_query(&there, &e->decision->problem, &t->device) &&
+                    is_complete(e->decision, t, &there.query)
+                ? COMPLETE
+                : INCOMPLETE;
+    __atomic_store_n(&e->complete, known, __ATOMIC_RELAXED);
+  }
+  return known == COMPLETE;
+}
+
 static const char *graph_label(const dfgnn_decision *d) {
   return d->problem.graph && *d->problem.graph ? d->problem.graph
                                                : "an unnamed graph";
@@ -149,17 +185,19 @@ static int choose_pinned(dfgnn_choice *choice, const dfgnn_table *t,
 static int choose_this(dfgnn_choice *choice, const dfgnn_table *t,
                        const dfgnn_query *q, const lookup *l,
                        const lookup *wanted, const dfgnn_variant *otherwise) {
-  const dfgnn_entry *e = dfgnn__table_find(t, l->exact);
+  dfgnn_entry *e = dfgnn__table_find(t, l->exact);
   const dfgnn_variant *v = e ? winner(e->decision, t, q) : NULL;
   if (!v)
     return 0;
   const size_t count = e->decision->count;
-  const int complete = is_complete(e->decision, t, q);
+  const int same = l->gate == wanted->gate;
+  const int complete =
+      (same && was_complete(e, t)) || is_complete(e->decision, t, q);
   if (!complete && !(otherwise && was_seen(e->decision, otherwise->name)))
     return 0;
-  const int exact = complete && l->gate == wanted->gate;
   choose_of(choice, e->decision, v,
-            exact ? DFGNN_SOURCE_EXACT : DFGNN_SOURCE_NEAR, l->given_up);
+            complete && same ? DFGNN_SOURCE_EXACT : DFGNN_SOURCE_NEAR,
+            l->given_up);
   snprintf(choice->because, sizeof choice->because,
            complete ? "measured on this graph: best of %zu variants"
                     : "measured on this graph: best of %zu variants, not yet "
@@ -177,42 +215,6 @@ typedef struct neighbour {
   lookup measured;
   double distance;
 } neighbour;
-
-int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
-                     const dfgnn_device_info *device) {
-  const dfgnn_signature *s = &row->signature;
-  dfgnn_problem named;
-  if (dfgnn__key_problem(&named, row) ||
-      dfgnn__problem_complete(&asked->problem, &named))
-    return 0;
-  asked->matrix = (dfgnn_matrix){.destinations = s->destinations,
-                                 .sources = s->sources,
-                                 .edges = s->edges,
-                                 .max_degree = s->max_degree,
-                                 .offsets64 = !strcmp(row->index, "i64")};
-  asked->query = (dfgnn_query){.setting = {.problem = &asked->problem,
-                                           .matrix = &asked->matrix,
-                                           .signature = s,
-                                           .device = device},
-                               .family = row->family ? row->family : ""};
-  return 1;
-}
-
-/* Was the decision complete for its own problem on its own graph?  The answer
- * is kept, since each choice asks it of many entries. */
-static int was_complete(dfgnn_entry *e, const dfgnn_table *t) {
-  enum { UNKNOWN, INCOMPLETE, COMPLETE };
-  dfgnn_row_query there;
-  int known = __atomic_load_n(&e->complete, __ATOMIC_RELAXED);
-  if (known == UNKNOWN) {
-    known = dfgnn__row_query(&there, &e->decision->problem, &t->device) &&
-                    is_complete(e->decision, t, &there.query)
-                ? COMPLETE
-                : INCOMPLETE;
-    __atomic_store_n(&e->complete, known, __ATOMIC_RELAXED);
-  }
-  return known == COMPLETE;
-}
 
 /* Graphs of one family answer for each other, whatever their distance. */
 static double reach_of(const dfgnn_entry *e, const dfgnn_query *q) {

@@ -64,7 +64,7 @@ static dfgnn_status index_entries(dfgnn_table *t) {
   return DFGNN_OK;
 }
 
-const dfgnn_entry *dfgnn__table_find(const dfgnn_table *t, uint64_t exact) {
+dfgnn_entry *dfgnn__table_find(const dfgnn_table *t, uint64_t exact) {
   for (size_t s = exact & (t->slots - 1); t->by_exact[s];
        s = (s + 1) & (t->slots - 1))
     if (t->entries[t->by_exact[s] - 1].exact == exact)

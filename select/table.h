@@ -41,7 +41,7 @@ struct dfgnn_table {
 
 /* The entry of exactly this problem and graph, by its key, or NULL; and the
  * first entry of a gate, whose entries follow each other. */
-const dfgnn_entry *dfgnn__table_find(const dfgnn_table *table, uint64_t exact);
+dfgnn_entry *dfgnn__table_find(const dfgnn_table *table, uint64_t exact);
 size_t dfgnn__table_gate(const dfgnn_table *table, uint64_t gate);
 
 #endif
