@@ -200,9 +200,9 @@ def test_gradients_of_two_orders_are_torchs(program, graph):
         there = [g for g in first if g is not None and g.requires_grad]
         second = torch.autograd.grad(
             [(g * g).sum() + g.sum() for g in there], leaves,
-            allow_unused=True) if there else []
+            allow_unused=True) if there else [None] * len(leaves)
         return [*first, *second]
-    for x, y in zip(derive(False), derive(True)):
+    for x, y in zip(derive(False), derive(True), strict=True):
         zero = torch.zeros(())
         torch.testing.assert_close(
             zero.expand_as(y) if x is None and y is not None else
@@ -481,11 +481,11 @@ def test_random_programs_are_what_torch_computes(seed, graph):
         first = torch.autograd.grad(loss, leaves, create_graph=True,
                                     materialize_grads=True)
         size = sum((g * torch.randn_like(g)).sum() for g in first)
-        second = [] if not size.requires_grad else torch.autograd.grad(
-            size, leaves, materialize_grads=True)
+        second = map(torch.zeros_like, leaves) if not size.requires_grad else \
+            torch.autograd.grad(size, leaves, materialize_grads=True)
         return [*made, *first, *second]
     have, want = derive(False), derive(True)
-    for x, y in zip(have, want):
+    for x, y in zip(have, want, strict=True):
         torch.testing.assert_close(x.detach(), y.detach(), rtol=1e-7,
                                    atol=1e-7, equal_nan=True)
 
