@@ -140,7 +140,8 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
   const size_t offsets =
       ((size_t)csr->destinations + 1) * (g->matrix.offsets64 ? 8 : 4);
   g->matrix.offsets = csr->offsets;
-  /* As many indices are copied as there are edges, before they are checked. */
+  /* The copy below reads as many indices as there are edges, which offsets that
+   * were not checked may contradict. */
   if (!sorted && !csr->trusted &&
       (!csr->on_device || !strcmp(ctx->backend->name, "cpu")))
     status = dfgnn__check_offsets(&g->matrix);

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What messages begin with, such as "dfgnn-tune run". */
+/* Messages begin with this name, such as "dfgnn-tune run". */
 static char command_name[64];
 
 static int progress_open;

@@ -17,13 +17,14 @@ A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
               SCRIPT.py OPTIONS                      of tools/bench/ or docs/examples/
 
 @GRAPH, @PART, @FILE, @DEVICE, @DATA and @LOCK stand for the part's graph, the part, a file
-for the rows, the device, the folder data/ and a file of the GPU.  A line NAME = WORDS defines
-a list, which PARTS and CODE may have and @NAME stands for.  What torch.compile makes of parts is made
-first, of several side by side, and kept by torch.  A GPU then has two workers, each on its
-share of the processors: one starts and reads its graph while the other is on the GPU, which
-who holds the lock of @LOCK has alone.  A command without it is run under the lock, but for
-one that times nothing.  A run that was stopped goes on where it was.  --minutes that are too
-few make budgets smaller.  The tools are taken from --build or from PATH.
+for the rows, the device, the folder data/ and a file of the GPU.  A line NAME = WORDS
+defines a list, which PARTS and CODE may have and @NAME stands for.  What torch.compile
+makes of parts is made first, of several side by side, and kept by torch.  A GPU then has
+two workers, each on its share of the processors: one starts and reads its graph while the
+other is on the GPU, which who holds the lock of @LOCK has alone.  A command without it is
+run under the lock, but for one that times nothing.  A run that was stopped goes on where it
+was.  --minutes that are too few make budgets smaller.  The tools are taken from --build or
+from PATH.
 """
 
 import argparse
